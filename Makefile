@@ -191,7 +191,7 @@ test-node: kube containerd ## Run the agent on a real containerd (CONTAINERD; Li
 
 ##@ See it run
 
-# EVIDENCE is whose word the guard of demo and dev-up takes: Agent, which is the default, or Kubelet for nodes without agents.
+# EVIDENCE is the evidence that demo and dev-up configure: Agent (default), or Kubelet for nodes without agents.
 
 .PHONY: demo
 demo: kube build build-dev ## Show the failures without Holdfast, and with it (EVIDENCE)

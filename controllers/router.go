@@ -53,7 +53,7 @@ func (r *router) route(event ipam.Event) {
 	}
 }
 
-// report tells whoever looks at the pool what cannot be read in it. Only the leader does.
+// report emits an event on the pool about what cannot be read in it. Only the leader does.
 func (r *router) report(problem *ipam.Problem) {
 	for _, backend := range r.backends {
 		if r.leading.Load() && backend.Name() == problem.Backend {
@@ -98,7 +98,7 @@ func (r *router) replay() {
 	var pods corev1.PodList
 	if err := r.client.List(context.Background(), &pods); err == nil {
 		for i := range pods.Items {
-			r.pods(pods.Items[i].UID) // whoever waited for the pools to be listed
+			r.pods(pods.Items[i].UID) // pods that waited for the pools to be listed
 		}
 	}
 	for _, backend := range r.backends {

@@ -34,7 +34,7 @@ import (
 type Options struct {
 	// Backends are the IPAMs whose entries are guarded.
 	Backends []ipam.Backend
-	// Evidence is whose word shows that a sandbox is gone.
+	// Evidence is the source of the proof that a sandbox is gone.
 	Evidence release.Evidence
 	// Settings are the delays of the decision table.
 	Settings release.Settings
@@ -42,9 +42,9 @@ type Options struct {
 	ManagerNamespace string
 	// MaxAsked is how many orphans all nodes are queried about at once.
 	MaxAsked int
-	// Rules say which pods are protected; the late protection and the early unprotect follow them like the webhook.
+	// Rules define which pods are protected; the late protection and the early unprotect follow them like the webhook.
 	Rules protection.Rules
-	// Repair puts right what the audit finds; false only reports it.
+	// Repair corrects what the audit finds; false only reports it.
 	Repair bool
 	// Shadow has what would be done reported, and not done; nil does it. The backends have to be such that only report, too.
 	Shadow *shadow.Reporter
@@ -52,7 +52,7 @@ type Options struct {
 	Concurrency int
 	// SweepInterval is how often all pods are paged for finalizers without a label.
 	SweepInterval time.Duration
-	// PoliciesSince is from when on admission policies keep other accounts from writing what a kubelet reports; zero where they are not in
+	// PoliciesSince is the time from which admission policies keep other accounts from writing what a kubelet reports; zero where they are not in
 	// force. PoliciesSince reads it.
 	PoliciesSince func(context.Context) (time.Time, error)
 	// LastRetry is the longest back-off of what failed. Default: 30s.

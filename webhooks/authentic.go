@@ -18,15 +18,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// Anybody can reach the port, and a review carries no signature. What a review may cause (reads of pods, events, metrics and an
-// explanation) therefore begins only when its sender has shown to know the UID of the object under review, which is random and
-// readable by those only who may read the object.
+// Any client can reach the port, and a review carries no signature. So reads of pods, events, metrics and an explanation need
+// proof that the sender knows the UID of the object under review. The UID is random, and only clients that may read the object
+// know it.
 var (
 	errNotRegistered = errors.New("the review is not one that this webhook is registered for")
 	errNotThatObject = errors.New("the old object of the review is not the object that the API server has")
 )
 
-// knownMemory is how many objects are remembered as shown to be known.
+// knownMemory is how many objects are remembered with authentic reviews.
 const knownMemory = 4096
 
 // registration is what a webhook is registered for in config/webhook.
@@ -43,7 +43,7 @@ func whereaboutsRegistration(kind, resource string, operations ...admissionv1.Op
 	}
 }
 
-// authenticator tells reviews of the API server from those of strangers.
+// authenticator distinguishes reviews of the API server from others.
 type authenticator struct {
 	live client.Reader
 	// known are the objects, with their UIDs, whose reviews were authentic.
@@ -65,9 +65,9 @@ type underReview struct {
 	} `json:"metadata"`
 }
 
-// check fails for what is not, or cannot be shown to be, a review of the API server's about the object that it has. It costs a
-// read only for an object that was not under review before. Where that read fails the judgement goes on: a removal that cannot
-// be judged has to be refused, and not to fail.
+// check fails unless the review is shown to come from the API server and to be about the stored object. It costs a
+// read only at the first review of an object. If that read fails the judgement continues: a removal that cannot
+// be judged has to be refused, not failed.
 func (a *authenticator) check(ctx context.Context, r registration, req *admission.Request) error {
 	var object underReview
 	switch {

@@ -68,7 +68,7 @@ func TestAStrangersReviewLearnsNothingAndChangesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := onNodeA()
-			guard, told := c.guarding(t)
+			guard, recorded := c.guarding(t)
 			response := (&IPPoolReleaseValidator{guard}).Handle(t.Context(), tc.request)
 			if response.Allowed || response.Result.Code != http.StatusServiceUnavailable {
 				t.Errorf("got %+v, want a call that failed", response)
@@ -78,8 +78,8 @@ func TestAStrangersReviewLearnsNothingAndChangesNothing(t *testing.T) {
 					t.Errorf("the response says %q: %s", secret, response.Result.Message)
 				}
 			}
-			if got := c.reads.Load(); got != tc.reads || len(told) != 0 {
-				t.Errorf("%d reads and %d events, want %d and none", got, len(told), tc.reads)
+			if got := c.reads.Load(); got != tc.reads || len(recorded) != 0 {
+				t.Errorf("%d reads and %d events, want %d and none", got, len(recorded), tc.reads)
 			}
 		})
 	}
@@ -107,9 +107,9 @@ func kinded(kind string) func(*admission.Request) {
 func (c *cluster) guarding(t *testing.T) (*releaseGuard, <-chan string) {
 	t.Helper()
 	c.objects = append(c.objects, poolObject())
-	guard, told := c.guard(t, ReleaseModeDeny)
+	guard, recorded := c.guard(t, ReleaseModeDeny)
 	guard.authentic = newAuthenticator(guard.reader)
-	return guard, told
+	return guard, recorded
 }
 
 // releaseSeries are the values of the label "resource" of what the manager serves.
@@ -133,13 +133,13 @@ func releaseSeries(t *testing.T) (values []string) {
 
 func TestAReviewOfTheAPIServersIsJudgedAndItsObjectReadOnce(t *testing.T) {
 	c := onNodeA()
-	guard, told := c.guarding(t)
+	guard, recorded := c.guarding(t)
 	validator := &IPPoolReleaseValidator{guard}
 	checkRefused(t, validator.Handle(t.Context(), registeredRemoval(t, "pool-uid")))
 	first := c.reads.Swap(0)
 	checkRefused(t, validator.Handle(t.Context(), registeredRemoval(t, "pool-uid")))
-	if again := c.reads.Load(); again != first-1 || len(told) != 1 {
-		t.Errorf("%d reads at first and %d then, %d events; expected the pool to be read once, and one event", first, again, len(told))
+	if again := c.reads.Load(); again != first-1 || len(recorded) != 1 {
+		t.Errorf("%d reads at first and %d then, %d events; expected the pool to be read once, and one event", first, again, len(recorded))
 	}
 }
 
@@ -147,7 +147,7 @@ func TestAReviewOfTheAPIServersIsJudgedAndItsObjectReadOnce(t *testing.T) {
 func TestAnObjectThatCannotBeReadIsJudged(t *testing.T) {
 	c := onNodeA()
 	guard, _ := c.guarding(t)
-	c.fail = map[reflect.Type]error{reflect.TypeFor[*metav1.PartialObjectMetadata](): errors.New("the API server does not answer")}
+	c.fail = map[reflect.Type]error{reflect.TypeFor[*metav1.PartialObjectMetadata](): errors.New("the API server does not respond")}
 	checkRefused(t, (&IPPoolReleaseValidator{guard}).Handle(t.Context(), registeredRemoval(t, "pool-uid")))
 	c.hang = true
 	checkRefused(t, (&IPPoolReleaseValidator{guard}).Handle(t.Context(), registeredRemoval(t, "pool-uid")))
@@ -158,16 +158,16 @@ func TestAReviewBeyondItsBoundsIsNotDecoded(t *testing.T) {
 	members := func(n int) string { return strings.Repeat("{},", n) }
 	pool := largestPool(16_000)
 	for name, tc := range map[string]struct {
-		body   string
-		passes bool
-		says   string
+		body     string
+		passes   bool
+		contains string
 	}{
 		"a pool of 16,000 entries, old and new":    {body: requestWith(`"oldObject":` + pool + `,"object":` + pool), passes: true},
 		"annotations that are full of commas":      {body: requestWith(`"oldObject":{"a":"` + strings.Repeat(`,`, 1<<20) + `"}`), passes: true},
 		"escaped quotes before commas":             {body: requestWith(`"oldObject":{"a":"\"` + strings.Repeat(`,`, 1<<20) + `"}`), passes: true},
-		"more members than two objects can have":   {body: requestWith(`"oldObject":{"a":[` + members(maxMembers) + `{}]}`), says: errTooManyMembers.Error()},
-		"an identity with thousands of values":     {body: requestWith(`"userInfo":{"extra":{"a":[` + strings.Repeat(`"",`, 30_000) + `""]}}`), says: errUserTooLarge.Error()},
-		"a body that is larger than its webhook's": {body: requestWith(`"oldObject":{"a":"` + strings.Repeat(`x`, maxPoolBytes) + `"}`), says: "larger than"},
+		"more members than two objects can have":   {body: requestWith(`"oldObject":{"a":[` + members(maxMembers) + `{}]}`), contains: errTooManyMembers.Error()},
+		"an identity with thousands of values":     {body: requestWith(`"userInfo":{"extra":{"a":[` + strings.Repeat(`"",`, 30_000) + `""]}}`), contains: errUserTooLarge.Error()},
+		"a body that is larger than its webhook's": {body: requestWith(`"oldObject":{"a":"` + strings.Repeat(`x`, maxPoolBytes) + `"}`), contains: "larger than"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			handled := false
@@ -176,7 +176,7 @@ func TestAReviewBeyondItsBoundsIsNotDecoded(t *testing.T) {
 				return admission.Allowed("")
 			}))
 			recorder := post(server, tc.body)
-			if handled != tc.passes || !strings.Contains(recorder.Body.String(), tc.says) {
+			if handled != tc.passes || !strings.Contains(recorder.Body.String(), tc.contains) {
 				t.Errorf("handled: %t, HTTP %d, %.200s", handled, recorder.Code, recorder.Body)
 			}
 		})
@@ -204,7 +204,7 @@ func post(h http.Handler, body string) *httptest.ResponseRecorder {
 	return recorder
 }
 
-// Large requests wait for each other, then fail; small ones are answered meanwhile.
+// Large requests wait for each other, then fail; small ones are served meanwhile.
 func TestRequestsAtOnceAreBoundedByTheirBytes(t *testing.T) {
 	inside, done := make(chan struct{}), make(chan struct{})
 	holding := serve("test", maxPoolBytes, handler(func(context.Context, admission.Request) admission.Response {
@@ -214,26 +214,26 @@ func TestRequestsAtOnceAreBoundedByTheirBytes(t *testing.T) {
 	}))
 	large := requestWith(`"oldObject":{"a":"` + strings.Repeat("x", maxPoolBytes-1<<10) + `"}`)
 	const fit = largeBytesAtOnce / maxPoolBytes
-	answers := make(chan int, fit)
+	codes := make(chan int, fit)
 	for range fit {
-		go func() { answers <- post(holding, large).Code }()
+		go func() { codes <- post(holding, large).Code }()
 		<-inside
 	}
 	beyond := post(holding, large)
 	if beyond.Code != http.StatusServiceUnavailable || !strings.Contains(beyond.Body.String(), errBusy.Error()) {
 		t.Errorf("one more than fit at once: HTTP %d, %s; want 503", beyond.Code, beyond.Body)
 	}
-	if small := post(serve("test", maxPoolBytes, answering(admission.Allowed(""))), reviewOfPod); small.Code != http.StatusOK {
-		t.Errorf("a small request meanwhile: HTTP %d, %s; want an answer", small.Code, small.Body)
+	if small := post(serve("test", maxPoolBytes, responding(admission.Allowed(""))), reviewOfPod); small.Code != http.StatusOK {
+		t.Errorf("a small request meanwhile: HTTP %d, %s; want a response", small.Code, small.Body)
 	}
 	close(done)
 	for range fit {
-		if code := <-answers; code != http.StatusOK {
+		if code := <-codes; code != http.StatusOK {
 			t.Errorf("a request that fit: HTTP %d", code)
 		}
 	}
-	if after := post(serve("test", maxPoolBytes, answering(admission.Allowed(""))), large); after.Code != http.StatusOK {
-		t.Errorf("a large request afterwards: HTTP %d; want room again", after.Code)
+	if after := post(serve("test", maxPoolBytes, responding(admission.Allowed(""))), large); after.Code != http.StatusOK {
+		t.Errorf("a large request afterwards: HTTP %d; want capacity again", after.Code)
 	}
 }
 
@@ -257,7 +257,7 @@ func TestTheWholeRequestReachesTheHandler(t *testing.T) {
 // A caller can have only so many lines logged.
 func TestFailedCallsAreLoggedNowAndThen(t *testing.T) {
 	lines := &countingSink{}
-	server := serve("test", maxPoolBytes, answering(admission.Allowed(""))).(*server)
+	server := serve("test", maxPoolBytes, responding(admission.Allowed(""))).(*server)
 	server.log = logr.New(lines)
 	for range 1000 {
 		post(server, "{")

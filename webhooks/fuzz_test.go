@@ -28,9 +28,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/protection"
 )
 
-// FuzzServe: whatever is sent, the response is a review of the same UID or a failed call, which leaves it to the failurePolicy.
+// FuzzServe: for any body, the response is a review of the same UID or a failed call, which leaves it to the failurePolicy.
 func FuzzServe(f *testing.F) {
-	served := Serve("test", answering(admission.Denied("in use")))
+	served := Serve("test", responding(admission.Denied("in use")))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		request := httptest.NewRequest(http.MethodPost, "/?timeout=2s", strings.NewReader(string(body)))
 		request.Header.Set("Content-Type", "application/json")
@@ -66,12 +66,12 @@ func FuzzPodDefaulter(f *testing.F) {
 			}
 			return
 		}
-		said := 0
+		length := 0
 		for _, warning := range response.Warnings {
-			said += len(warning)
+			length += len(warning)
 		}
-		if said > 4<<10 {
-			t.Errorf("%d bytes of warnings", said)
+		if length > 4<<10 {
+			t.Errorf("%d bytes of warnings", length)
 		}
 		if len(response.Patches) == 0 {
 			return
@@ -133,7 +133,7 @@ func podRefs(raw []byte) (map[string]string, bool) {
 	return refs, err == nil && pool.Spec.Range == poolRange
 }
 
-// FuzzPoolReview: no write takes the entry of a live pod away, whatever else is in the pool, and what cannot be read is refused. Each entry costs
+// FuzzPoolReview: no write removes the entry of a live pod from any pool, and what cannot be read is refused. Each entry costs
 // a few reads.
 func FuzzPoolReview(f *testing.F) {
 	c := onNodeA()
@@ -180,7 +180,7 @@ func FuzzReservationReview(f *testing.F) {
 	})
 }
 
-// FuzzNodeResource: an object of node-a whose only owner is a Node with another UID is never admitted, and an answer costs one live read of a
+// FuzzNodeResource: an object of node-a whose only owner is a Node with another UID is never admitted, and a response costs one live read of a
 // Node at most.
 func FuzzNodeResource(f *testing.F) {
 	w := onNode(nncPolicy(missingNodeIsDenied), "live-uid", "live-uid")

@@ -33,13 +33,13 @@ const (
 var poolRemovals = whereaboutsRegistration("IPPool", "ippools", admissionv1.Update, admissionv1.Delete)
 
 // IPPoolReleaseValidator judges writes of whereabouts' IPPools after which an entry is missing or has another podref. The
-// matchConditions of its registration keep all other writes away, because whereabouts answers a refused ADD with an
+// matchConditions of its registration keep all other writes away, because whereabouts completes a refused ADD with an
 // address that no pool has recorded.
 type IPPoolReleaseValidator struct{ *releaseGuard }
 
-// Handle answers 403 and not 422 to an unsafe removal: whereabouts would repeat a write that is Invalid a hundred times.
+// Handle responds 403 and not 422 to an unsafe removal: whereabouts would repeat a write that is Invalid a hundred times.
 func (v *IPPoolReleaseValidator) Handle(ctx context.Context, req admission.Request) admission.Response {
-	return v.answer(ctx, &req, poolRemovals, v.judge)
+	return v.respond(ctx, &req, poolRemovals, v.judge)
 }
 
 func (v *IPPoolReleaseValidator) judge(ctx context.Context, req *admission.Request) []finding {
@@ -87,7 +87,7 @@ func (v *IPPoolReleaseValidator) judgeBatch(ctx context.Context, write *releaseg
 	return findings
 }
 
-// readFirst says of each case what this replica saw of its entry. A record that is not written yet, or by a leader that is late, does not hold up a DEL.
+// readFirst returns for each case what this replica saw of its entry. A record that is not written yet, or by a leader that is late, does not hold up a DEL.
 func (v *IPPoolReleaseValidator) readFirst(write *releaseguard.Write) {
 	if !write.Agents {
 		return
@@ -105,7 +105,7 @@ func (v *IPPoolReleaseValidator) readFirst(write *releaseguard.Write) {
 	}
 }
 
-// poolChanges compares the pool before and after. Where every entry goes, none is added.
+// poolChanges compares the pool before and after. If every entry is removed, none is added.
 func (v *IPPoolReleaseValidator) poolChanges(req *admission.Request, before *ipam.AdmittedPool) ([]releaseguard.Removal, bool, error) {
 	after := map[string]releaseguard.Entry{}
 	if req.Operation != admissionv1.Delete {
@@ -121,7 +121,7 @@ func (v *IPPoolReleaseValidator) poolChanges(req *admission.Request, before *ipa
 	return removals, adds, nil
 }
 
-// movesEveryEntry says whether the pool has another range afterwards, so that every offset stands for another address.
+// movesEveryEntry reports whether the pool has another range afterwards, so that every offset stands for another address.
 // whereabouts never does that. Where the old range was unreadable there is nothing to move.
 func movesEveryEntry(before, after *ipam.AdmittedPool) bool {
 	return before.RangeErr == nil && (after.RangeErr != nil || after.Range != before.Range)
@@ -223,7 +223,7 @@ type referenceFacts struct {
 	records release.Fact[[]v1alpha1.IPAllocation]
 }
 
-// withoutPod says what is known of the pod of a reference that names none.
+// withoutPod is what is known of the pod of a reference that names none.
 func (f *referenceFacts) withoutPod(podRef string, pod *ipam.PodRef, err error) {
 	switch {
 	case err != nil:
@@ -243,7 +243,7 @@ func (f *referenceFacts) about() runtime.Object {
 	return nil
 }
 
-// undecidable is what is said to a write that cannot be read.
+// undecidable is the response to a write that cannot be read.
 func undecidable(req *admission.Request, err error) []finding {
 	return []finding{{Judgment: releaseguard.Judgment{
 		Outcome: releaseguard.Refuse, Reason: v1alpha1.ReasonObservationFailed,

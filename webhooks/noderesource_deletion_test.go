@@ -38,19 +38,19 @@ func TestI4AnObjectBeingDeletedGainsNoAddress(t *testing.T) {
 	old := nnc(stale, held, ending, holds("10.0.0.1"))
 	for name, tc := range map[string]*nodeCase{
 		"an address is added to the status": {world: guarded(), request: of(updateOf(old, nnc(stale, held, ending, holds("10.0.0.1", "10.0.0.2"))), toStatus),
-			says: []string{"StaleNodeUID", "is being deleted", "10.0.0.2", "adds no address"}},
+			contains: []string{"StaleNodeUID", "is being deleted", "10.0.0.2", "adds no address"}},
 		"an address is added by a write of the object": {world: guarded(), request: updateOf(old, nnc(stale, held, ending, holds("10.0.0.1", "10.0.0.2")))},
 		"one address is exchanged for another":         {world: guarded(), request: updateOf(old, nnc(stale, held, ending, holds("10.0.0.2")))},
 		"an address becomes a prefix around it":        {world: guarded(), request: updateOf(old, nnc(stale, held, ending, holds("10.0.0.0/24")))},
 		"the first address":                            {world: guarded(), request: updateOf(nnc(stale, held, ending), nnc(stale, held, ending, holds("10.0.0.1")))},
 		"one finalizer of two is dropped beside it":    {world: guarded(), request: updateOf(nnc(stale, ending, named("finalizers", []string{"a/b", "c/d"})), nnc(stale, held, ending, holds("10.0.0.1")))},
 		"the stale UID is dropped beside it": {world: guarded(uidIfPresent), request: updateOf(old, nnc(held, ending, holds("10.0.0.1", "10.0.0.2"))),
-			says: []string{"StaleNodeUID"}},
-		"addresses that nobody can read": {world: guarded(), request: updateOf(old, nnc(stale, held, ending, unreadableStatus)),
-			says: []string{"StaleNodeUID", "cannot be read"}},
-		"an address where nobody could read those before": {world: guarded(), request: updateOf(nnc(stale, held, ending, unreadableStatus), nnc(stale, held, ending, holds("10.0.0.9")))},
+			contains: []string{"StaleNodeUID"}},
+		"addresses that cannot be read": {world: guarded(), request: updateOf(old, nnc(stale, held, ending, unreadableStatus)),
+			contains: []string{"StaleNodeUID", "cannot be read"}},
+		"an address where those before could not be read": {world: guarded(), request: updateOf(nnc(stale, held, ending, unreadableStatus), nnc(stale, held, ending, holds("10.0.0.9")))},
 		"no Node, which the policy denies": {world: onNode(nncPolicy(missingNodeIsDenied, addressesInStatus), "", ""),
-			request: updateOf(old, nnc(stale, held, ending, holds("10.0.0.1", "10.0.0.2"))), says: []string{"NodeMissing"}},
+			request: updateOf(old, nnc(stale, held, ending, holds("10.0.0.1", "10.0.0.2"))), contains: []string{"NodeMissing"}},
 		"a write without its old object": {world: guarded(), request: of(createOf(nnc(stale, held, ending, holds("10.0.0.1"))), func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Update })},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestI4AnObjectBeingDeletedGainsNoAddress(t *testing.T) {
 	}
 }
 
-// TestAnObjectBeingDeletedMayChangeInEverythingElse: whoever finishes its deletion must get through.
+// TestAnObjectBeingDeletedMayChangeInEverythingElse: the controller that finishes its deletion must get through.
 func TestAnObjectBeingDeletedMayChangeInEverythingElse(t *testing.T) {
 	old := nnc(stale, held, ending, holds("10.0.0.0/24", "10.0.1.1"))
 	labeled := named("labels", fields{"a": "b"})
@@ -94,15 +94,15 @@ func TestAnObjectBeingDeletedMayChangeInEverythingElse(t *testing.T) {
 	})
 }
 
-// TestI5AnUnreadableObjectBeingDeletedGainsNoAddress: nobody can tell for which node it speaks.
+// TestI5AnUnreadableObjectBeingDeletedGainsNoAddress: it is unknown for which node it speaks.
 func TestI5AnUnreadableObjectBeingDeletedGainsNoAddress(t *testing.T) {
 	unreadable := spec("nodeName", 1)
 	(&nodeCase{world: onNode(nncPolicy(nodeNameFromSpec, addressesInStatus), "live", "live"), code: http.StatusUnprocessableEntity,
-		request: updateOf(nnc(unreadable, held, ending), nnc(unreadable, held, ending, holds("10.0.0.1"))),
-		says:    []string{"NodeUnreadable", "10.0.0.1"}}).check(t)
+		request:  updateOf(nnc(unreadable, held, ending), nnc(unreadable, held, ending, holds("10.0.0.1"))),
+		contains: []string{"NodeUnreadable", "10.0.0.1"}}).check(t)
 }
 
 func TestTheNodeOfAnAddressThatAnObjectBeingDeletedGainsCannotBeRead(t *testing.T) {
 	(&nodeCase{world: onNode(nncPolicy(addressesInStatus), "live", "!"), code: http.StatusServiceUnavailable, reads: 1,
-		request: updateOf(nnc(stale, held, ending), nnc(stale, held, ending, holds("10.0.0.1"))), says: []string{errUnreachable.Error()}}).check(t)
+		request: updateOf(nnc(stale, held, ending), nnc(stale, held, ending, holds("10.0.0.1"))), contains: []string{errUnreachable.Error()}}).check(t)
 }

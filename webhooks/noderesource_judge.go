@@ -26,12 +26,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// ruling is what comes of a request.
+// ruling is the decision about a request.
 type ruling struct {
 	nodeidentity.Judgment
 	// policy is empty if there is none, or if it could not be read.
 	policy string
-	// action is empty, and as good as Deny, where policy is empty.
+	// action is empty, which counts as Deny, where policy is empty.
 	action v1alpha1.PolicyAction
 }
 
@@ -80,7 +80,7 @@ func (g *nodeResourceGuard) judgeBy(ctx context.Context, policy *nodepolicy.Comp
 	return g.judgeObjects(ctx, policy, req, before, after)
 }
 
-// checkDirection refuses to judge by a policy what is not its own: no refusal may come of a webhook that a user made by
+// checkDirection fails for a call that the policy does not guard: no refusal may result from a webhook that a user made by
 // hand, or of one that is older than its policy.
 func checkDirection(policy *nodepolicy.Compiled, req *admission.Request) error {
 	guarded := policy.Resource()
@@ -125,9 +125,9 @@ func (g *nodeResourceGuard) judgeObjects(
 	return g.judgeWrite(ctx, &write)
 }
 
-// judgeUnreadable refuses an object whose node cannot be told, but allows what finishes its deletion.
+// judgeUnreadable refuses an object of an unknown node, but allows what finishes its deletion.
 func judgeUnreadable(w *nodeidentity.Write, before, after *unstructured.Unstructured, err error) nodeidentity.Judgment {
-	message := fmt.Sprintf("%s %s could not be read: %v. Holdfast cannot tell for which node it speaks; correct the object or, "+
+	message := fmt.Sprintf("%s %s could not be read: %v. The node for which it speaks is unknown; correct the object or, "+
 		"if it is right, the policy's nodeName and nodeUID.", after.GetKind(), objectName(after), err)
 	switch deleting := before != nil && after.GetDeletionTimestamp() != nil; {
 	case deleting && (w.Gains == "" || len(after.GetFinalizers()) == 0):
@@ -140,7 +140,7 @@ func judgeUnreadable(w *nodeidentity.Write, before, after *unstructured.Unstruct
 	return nodeidentity.Judgment{Outcome: nodeidentity.Refuse, Assessment: nodeidentity.Assessment{Reason: v1alpha1.ReasonNodeUnreadable, Message: message}}
 }
 
-// judgeWrite asks the cache first, which may only allow; all else is judged again on a live Node.
+// judgeWrite reads the cache first, which may only allow; all else is judged again on a live Node.
 func (g *nodeResourceGuard) judgeWrite(ctx context.Context, w *nodeidentity.Write) nodeidentity.Judgment {
 	name := w.New.NodeName
 	if name == "" || len(content.IsPathSegmentName(name)) > 0 {

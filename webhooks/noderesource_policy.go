@@ -19,7 +19,7 @@ import (
 )
 
 // maxCompiled is how many versions of policies are kept compiled. A cluster has about as many policies as it has
-// resources to guard; an old version goes when this many newer ones have come.
+// resources to guard; an old version is dropped when there are this many newer ones.
 const maxCompiled = 128
 
 // policy reads a policy, nil if there is none. A policy that the cache does not have is read live: its webhook may be known
@@ -50,7 +50,7 @@ type compiledPolicies struct {
 	versions *lru.Cache
 }
 
-// policyVersion identifies what a policy's specification says: the API server counts its changes.
+// policyVersion identifies the content of a policy's specification: the API server counts its changes.
 type policyVersion struct {
 	uid        types.UID
 	generation int64

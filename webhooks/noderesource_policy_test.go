@@ -59,7 +59,7 @@ func TestAChangedPolicyIsCompiledAnew(t *testing.T) {
 	}
 }
 
-func TestAPolicyThatCannotWorkIsToldEveryTime(t *testing.T) {
+func TestAPolicyThatCannotWorkIsReportedEveryTime(t *testing.T) {
 	compiled := newCompiledPolicies()
 	for range 2 {
 		if _, err := compiled.of(nncPolicy(brokenExpression)); err == nil {
@@ -115,7 +115,7 @@ func TestWritesAreCounted(t *testing.T) {
 	}
 }
 
-// TestACallerCannotMakeSeries: the path is anybody's to choose, so a name without a policy is no label.
+// TestACallerCannotMakeSeries: any client may choose the path, so a name without a policy is no label.
 func TestACallerCannotMakeSeries(t *testing.T) {
 	onNode(nncPolicy(), "live", "live").ask(t, nodepolicy.PathPrefix+"made-up", createOf(nnc(stale)))
 	if got := series(t, "made-up"); len(got) > 0 {

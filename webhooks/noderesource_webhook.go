@@ -22,7 +22,7 @@ import (
 
 // NodeResourceOptions configure the webhook that judges writes of node-scoped resources.
 type NodeResourceOptions struct {
-	// Clock is the real one except in tests; it measures how long an answer takes.
+	// Clock is the real one except in tests; it measures how long a response takes.
 	Clock clock.PassiveClock
 }
 
@@ -40,7 +40,7 @@ func (o NodeResourceOptions) complete() NodeResourceOptions {
 // under a path of its own (internal/nodepolicy.PathPrefix). Policies and Nodes are read from the manager's cache;
 // a Node that decides against a write is read past it.
 func SetupNodeResourceWebhook(ctx context.Context, mgr manager.Manager, o NodeResourceOptions) error {
-	// Every replica answers, and is ready once its caches are full: those of the controllers fill on the leader only.
+	// Every replica serves, and is ready once its caches are full: those of the controllers fill on the leader only.
 	for _, object := range []client.Object{&v1alpha1.NodeResourcePolicy{}, &corev1.Node{}} {
 		if _, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("watching %T for the webhook of node-scoped resources: %w", object, err)
@@ -51,8 +51,8 @@ func SetupNodeResourceWebhook(ctx context.Context, mgr manager.Manager, o NodeRe
 	return nil
 }
 
-// SetupDisabledNodeResourceWebhook lets every write through, unread: until the leader has taken the webhooks of a guard
-// that was turned off away, replicas that know of it are still asked.
+// SetupDisabledNodeResourceWebhook allows every write, unread: until the leader has taken the webhooks of a guard
+// that was turned off away, replicas that know of it are still called.
 func SetupDisabledNodeResourceWebhook(mgr manager.Manager) {
 	mgr.GetWebhookServer().Register(nodepolicy.PathPrefix, Serve("node-resources",
 		admission.HandlerFunc(func(context.Context, admission.Request) admission.Response {
@@ -62,7 +62,7 @@ func SetupDisabledNodeResourceWebhook(mgr manager.Manager) {
 
 // nodeResourceGuard judges the writes of all policies.
 type nodeResourceGuard struct {
-	// cached may only allow; live goes past every cache.
+	// cached may only allow; live bypasses every cache.
 	cached, live client.Reader
 	compiled     *compiledPolicies
 	clock        clock.PassiveClock
@@ -91,5 +91,5 @@ func (g *nodeResourceGuard) Handle(ctx context.Context, req admission.Request) a
 	r := g.judge(ctx, name, &req)
 	metrics.NodeResourceDuration.WithLabelValues(r.policy).Observe(g.clock.Since(started).Seconds())
 	metrics.NodeResourceWrites.WithLabelValues(r.policy, r.decision(), string(r.Reason)).Inc()
-	return r.answer(ctx, &req)
+	return r.respond(ctx, &req)
 }

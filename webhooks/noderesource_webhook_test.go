@@ -31,7 +31,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
 )
 
-var errUnreachable = errors.New("the API server does not answer")
+var errUnreachable = errors.New("the API server does not respond")
 
 // nodeWorld is what a guard can read, and how the reads fail.
 type nodeWorld struct {
@@ -103,7 +103,7 @@ func (w *nodeWorld) read(ctx context.Context, object client.Object, uid types.UI
 	return nil
 }
 
-// ask sends a review to the webhook, as the API server does. Without an AdmissionReview in the answer it gives nil.
+// ask sends a review to the webhook, as the API server does. Without an AdmissionReview in the response it returns nil.
 func (w *nodeWorld) ask(t *testing.T, path string, request *admissionv1.AdmissionRequest) (int, string, *admissionv1.AdmissionResponse) {
 	t.Helper()
 	guard := newNodeResourceGuard(w.reader(t, w.cachedPolicies, w.cached, false), w.reader(t, w.livePolicies, w.live, true), NodeResourceOptions{})
@@ -122,13 +122,13 @@ func (w *nodeWorld) ask(t *testing.T, path string, request *admissionv1.Admissio
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
+	reply, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var review admissionv1.AdmissionReview
-	if err := json.Unmarshal(answer, &review); err != nil || review.Response == nil {
-		return response.StatusCode, string(answer), nil
+	if err := json.Unmarshal(reply, &review); err != nil || review.Response == nil {
+		return response.StatusCode, string(reply), nil
 	}
 	return response.StatusCode, "", review.Response
 }
@@ -249,8 +249,8 @@ type nodeCase struct {
 	code int
 	// reads is how many Nodes are read live.
 	reads int32
-	// says is part of the refusal or of the failure.
-	says []string
+	// contains is part of the refusal or of the failure.
+	contains []string
 }
 
 func (tc *nodeCase) check(t *testing.T) {
@@ -269,9 +269,9 @@ func (tc *nodeCase) check(t *testing.T) {
 	if code != tc.code {
 		t.Errorf("got %d %q, want %d", code, text, tc.code)
 	}
-	for _, says := range tc.says {
-		if !strings.Contains(text, says) {
-			t.Errorf("got %q, want it to say %q", text, says)
+	for _, part := range tc.contains {
+		if !strings.Contains(text, part) {
+			t.Errorf("got %q, want %q in it", text, part)
 		}
 	}
 	if got := tc.world.nodeReads.Load(); got != tc.reads {
@@ -339,31 +339,31 @@ func TestI4WritesThatALiveNodeRefuses(t *testing.T) {
 	claim := ownedBy(fields{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "node-a", "uid": "ds"})
 	for name, tc := range map[string]*nodeCase{
 		"a stale creation": {world: onNode(nncPolicy(), "live", "live"), request: createOf(nnc(stale)),
-			says: []string{"NodeResourcePolicy nnc: StaleNodeUID: NodeNetworkConfig kube-system/node-a", `"node-a"`, `"old"`, `"live"`, "Delete the object"}},
-		"a creation that fits only the cache": {world: onNode(nncPolicy(), "old", "live"), request: createOf(nnc(stale)), says: []string{"StaleNodeUID"}},
+			contains: []string{"NodeResourcePolicy nnc: StaleNodeUID: NodeNetworkConfig kube-system/node-a", `"node-a"`, `"old"`, `"live"`, "Delete the object"}},
+		"a creation that fits only the cache": {world: onNode(nncPolicy(), "old", "live"), request: createOf(nnc(stale)), contains: []string{"StaleNodeUID"}},
 		"a change to what fits only the cache": {world: onNode(nncPolicy(), "old", "live"), request: updateOf(nnc(mine), nnc(stale)),
-			says: []string{"StaleNodeUID"}},
-		"the spec of a stale object":   {world: onNode(nncPolicy(), "live", "live"), request: updateOf(nnc(stale), nnc(stale, asked)), says: []string{"StaleNodeUID"}},
-		"the status of a stale object": {world: onNode(nncPolicy(), "live", "live"), request: of(updateOf(nnc(stale), nnc(stale, asked)), toStatus), says: []string{"StaleNodeUID"}},
+			contains: []string{"StaleNodeUID"}},
+		"the spec of a stale object":   {world: onNode(nncPolicy(), "live", "live"), request: updateOf(nnc(stale), nnc(stale, asked)), contains: []string{"StaleNodeUID"}},
+		"the status of a stale object": {world: onNode(nncPolicy(), "live", "live"), request: of(updateOf(nnc(stale), nnc(stale, asked)), toStatus), contains: []string{"StaleNodeUID"}},
 		"a label of a stale object": {world: onNode(nncPolicy(), "live", "live"),
-			request: updateOf(nnc(stale), nnc(stale, named("labels", fields{"a": "b"}))), says: []string{"StaleNodeUID"}},
-		"a creation without a UID":                   {world: onNode(nncPolicy(), "live", "live"), request: createOf(nnc()), says: []string{"NodeUIDMissing"}},
-		"a creation with other owners only":          {world: onNode(nncPolicy(), "live", "live"), request: createOf(nnc(claim)), says: []string{"NodeUIDMissing"}},
-		"one reference right, another stale":         {world: onNode(nncPolicy(), "live", "live"), request: createOf(nnc(mine, stale)), says: []string{"StaleNodeUID"}},
-		"one reference right, another of other name": {world: onNode(nncPolicy(), "live", "live"), request: createOf(nnc(mine, owned("node-b", "b"))), says: []string{"NodeNameMismatch"}},
-		"no Node, which the policy denies":           {world: onNode(denies(), "", ""), request: createOf(nnc(stale)), says: []string{"NodeMissing"}},
-		"a Node that only the cache has":             {world: onNode(denies(), "old", ""), request: createOf(nnc(stale)), says: []string{"NodeMissing"}},
-		"a creation that says that it is deleted":    {world: onNode(nncPolicy(), "live", "live"), request: createOf(nnc(stale, ending)), says: []string{"StaleNodeUID"}},
-		"a policy that only the API server has":      {world: onlyLive(onNode(nncPolicy(), "live", "live")), request: createOf(nnc(stale)), says: []string{"StaleNodeUID"}},
-		"a dry run":                                  {world: onNode(nncPolicy(), "live", "live"), request: of(createOf(nnc(stale)), func(r *admissionv1.AdmissionRequest) { r.DryRun = new(true) }), says: []string{"StaleNodeUID"}},
-		"an update from which a finalizer goes, too": {world: onNode(nncPolicy(), "live", "live"), request: updateOf(nnc(stale, held), nnc(stale, asked)), says: []string{"StaleNodeUID"}},
+			request: updateOf(nnc(stale), nnc(stale, named("labels", fields{"a": "b"}))), contains: []string{"StaleNodeUID"}},
+		"a creation without a UID":                   {world: onNode(nncPolicy(), "live", "live"), request: createOf(nnc()), contains: []string{"NodeUIDMissing"}},
+		"a creation with other owners only":          {world: onNode(nncPolicy(), "live", "live"), request: createOf(nnc(claim)), contains: []string{"NodeUIDMissing"}},
+		"one reference right, another stale":         {world: onNode(nncPolicy(), "live", "live"), request: createOf(nnc(mine, stale)), contains: []string{"StaleNodeUID"}},
+		"one reference right, another of other name": {world: onNode(nncPolicy(), "live", "live"), request: createOf(nnc(mine, owned("node-b", "b"))), contains: []string{"NodeNameMismatch"}},
+		"no Node, which the policy denies":           {world: onNode(denies(), "", ""), request: createOf(nnc(stale)), contains: []string{"NodeMissing"}},
+		"a Node that only the cache has":             {world: onNode(denies(), "old", ""), request: createOf(nnc(stale)), contains: []string{"NodeMissing"}},
+		"a creation that says that it is deleted":    {world: onNode(nncPolicy(), "live", "live"), request: createOf(nnc(stale, ending)), contains: []string{"StaleNodeUID"}},
+		"a policy that only the API server has":      {world: onlyLive(onNode(nncPolicy(), "live", "live")), request: createOf(nnc(stale)), contains: []string{"StaleNodeUID"}},
+		"a dry run":                                  {world: onNode(nncPolicy(), "live", "live"), request: of(createOf(nnc(stale)), func(r *admissionv1.AdmissionRequest) { r.DryRun = new(true) }), contains: []string{"StaleNodeUID"}},
+		"an update that removes a finalizer, too":    {world: onNode(nncPolicy(), "live", "live"), request: updateOf(nnc(stale, held), nnc(stale, asked)), contains: []string{"StaleNodeUID"}},
 		"a stale UID that is dropped with a change": {world: onNode(nncPolicy(uidIfPresent), "live", "live"), request: updateOf(nnc(stale), nnc(asked)),
-			says: []string{"StaleNodeUID", `carried, until this write drops it and changes more, UID "old"`, `"live"`, "Delete the object"}},
-		"the same of the status": {world: onNode(nncPolicy(uidIfPresent), "live", "live"), request: of(updateOf(nnc(stale), nnc(asked)), toStatus), says: []string{"StaleNodeUID"}},
+			contains: []string{"StaleNodeUID", `carried, until this write drops it and changes more, UID "old"`, `"live"`, "Delete the object"}},
+		"the same of the status": {world: onNode(nncPolicy(uidIfPresent), "live", "live"), request: of(updateOf(nnc(stale), nnc(asked)), toStatus), contains: []string{"StaleNodeUID"}},
 		"a stale annotation that is dropped": {world: onNode(nncPolicy(uidIfPresent, uidAnnotated), "live", "live"),
-			request: updateOf(nnc(named("annotations", fields{"example.com/node-uid": "old"})), nnc()), says: []string{"StaleNodeUID", `annotation "example.com/node-uid"`}},
-		"an object of another version of the kind":    {world: onNode(nncPolicy(), "live", "live"), request: of(createOf(nnc(stale)), func(r *admissionv1.AdmissionRequest) { r.Resource.Version = "v1" }), says: []string{"StaleNodeUID"}},
-		"a stale object by a user like an exempt one": {world: onNode(nncPolicy(), "live", "live"), request: of(createOf(nnc(stale)), func(r *admissionv1.AdmissionRequest) { r.UserInfo.Username = "repair" }), says: []string{"StaleNodeUID"}},
+			request: updateOf(nnc(named("annotations", fields{"example.com/node-uid": "old"})), nnc()), contains: []string{"StaleNodeUID", `annotation "example.com/node-uid"`}},
+		"an object of another version of the kind":    {world: onNode(nncPolicy(), "live", "live"), request: of(createOf(nnc(stale)), func(r *admissionv1.AdmissionRequest) { r.Resource.Version = "v1" }), contains: []string{"StaleNodeUID"}},
+		"a stale object by a user like an exempt one": {world: onNode(nncPolicy(), "live", "live"), request: of(createOf(nnc(stale)), func(r *admissionv1.AdmissionRequest) { r.UserInfo.Username = "repair" }), contains: []string{"StaleNodeUID"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.code, tc.reads = http.StatusForbidden, 1
@@ -387,13 +387,13 @@ func TestAnObjectThatCannotBeReadIsRefusedAsInvalid(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			(&nodeCase{world: onNode(nncPolicy(nodeNameFromSpec), "live", "live"), request: request, code: http.StatusUnprocessableEntity,
-				says: []string{"NodeResourcePolicy nnc: NodeUnreadable: NodeNetworkConfig kube-system/node-a could not be read", "spec.nodeName"}}).check(t)
+				contains: []string{"NodeResourcePolicy nnc: NodeUnreadable: NodeNetworkConfig kube-system/node-a could not be read", "spec.nodeName"}}).check(t)
 		})
 	}
 }
 
-// TestI5WhatCannotBeToldIsAFailedCall: no AdmissionReview, so that failurePolicy decides.
-func TestI5WhatCannotBeToldIsAFailedCall(t *testing.T) {
+// TestI5AnUndecidedReviewIsAFailedCall: no AdmissionReview, so that failurePolicy decides.
+func TestI5AnUndecidedReviewIsAFailedCall(t *testing.T) {
 	hanging := onNode(nncPolicy(), "live", "live")
 	hanging.hang = true
 	noPolicy := onlyLive(onNode(nncPolicy(), "live", "live"))
@@ -406,28 +406,28 @@ func TestI5WhatCannotBeToldIsAFailedCall(t *testing.T) {
 	}
 	noStatus := nncPolicy(func(s *v1alpha1.NodeResourcePolicySpec) { s.Resource.Status = new(false) })
 	for name, tc := range map[string]*nodeCase{
-		"the Node cannot be read":              {world: onNode(nncPolicy(), "live", "!"), request: createOf(nnc(mine)), reads: 1, says: []string{"nnc", errUnreachable.Error()}},
-		"the Node of a stale object":           {world: onNode(nncPolicy(), "live", "!"), request: createOf(nnc(stale)), reads: 1, says: []string{errUnreachable.Error()}},
-		"the Node of a missing one":            {world: onNode(nncPolicy(missingNodeIsDenied), "", "!"), request: createOf(nnc(stale)), reads: 1, says: []string{errUnreachable.Error()}},
-		"the read hangs":                       {world: hanging, request: createOf(nnc(stale)), reads: 1, says: []string{"deadline"}},
-		"the policy cannot be read":            {world: noPolicy, request: createOf(nnc(stale)), says: []string{"nnc", errUnreachable.Error()}},
-		"the policy cannot work":               {world: onNode(invalid, "live", "live"), request: createOf(nnc(stale)), says: []string{"ExpressionInvalid", "nodeName.expression"}},
-		"the path names no policy":             {world: onNode(nncPolicy(), "live", "live"), request: createOf(nnc(stale)), path: nodepolicy.PathPrefix, says: []string{"NodeResourcePolicy"}},
-		"the path goes on":                     {world: onNode(nncPolicy(), "live", "live"), request: createOf(nnc(stale)), path: guardedPath + "/x", says: []string{"nnc/x"}},
-		"the path is no name":                  {world: onNode(nncPolicy(), "live", "live"), request: createOf(nnc(stale)), path: nodepolicy.PathPrefix + "NNC", says: []string{"NNC"}},
-		"the call is about another group":      {world: onNode(nncPolicy(), "live", "live"), request: of(createOf(nnc(stale)), about("x.com", "nodenetworkconfigs", "")), says: []string{"nodenetworkconfigs.x.com"}},
-		"the call is about another resource":   {world: onNode(nncPolicy(), "live", "live"), request: of(createOf(nnc(stale)), about("acn.azure.com", "others", "")), says: []string{"others.acn.azure.com"}},
-		"the call is about another version":    {world: onNode(nncPolicy(nodeNameFromSpec), "live", "live"), request: of(createOf(nnc(stale)), func(r *admissionv1.AdmissionRequest) { r.Resource.Version = "v1" }), says: []string{"version v1", "v1alpha"}},
-		"the call is about a scale":            {world: onNode(nncPolicy(), "live", "live"), request: of(createOf(nnc(stale)), about("acn.azure.com", "nodenetworkconfigs", "scale")), says: []string{"nodenetworkconfigs.acn.azure.com/scale"}},
-		"the call is about an unguarded state": {world: onNode(noStatus, "live", "live"), request: of(updateOf(nnc(stale), nnc(stale, asked)), toStatus), says: []string{"nodenetworkconfigs.acn.azure.com/status"}},
-		"there is no object":                   {world: onNode(nncPolicy(), "live", "live"), request: createOf(runtime.RawExtension{}), says: []string{"no object"}},
-		"the object is none":                   {world: onNode(nncPolicy(), "live", "live"), request: createOf(runtime.RawExtension{Raw: []byte(`{"kind":1}`)}), says: []string{"decoding the object"}},
-		"the old object is none":               {world: onNode(nncPolicy(), "live", "live"), request: updateOf(runtime.RawExtension{Raw: []byte(`{"kind":1}`)}, nnc(mine)), says: []string{"decoding the old object"}},
+		"the Node cannot be read":              {world: onNode(nncPolicy(), "live", "!"), request: createOf(nnc(mine)), reads: 1, contains: []string{"nnc", errUnreachable.Error()}},
+		"the Node of a stale object":           {world: onNode(nncPolicy(), "live", "!"), request: createOf(nnc(stale)), reads: 1, contains: []string{errUnreachable.Error()}},
+		"the Node of a missing one":            {world: onNode(nncPolicy(missingNodeIsDenied), "", "!"), request: createOf(nnc(stale)), reads: 1, contains: []string{errUnreachable.Error()}},
+		"the read hangs":                       {world: hanging, request: createOf(nnc(stale)), reads: 1, contains: []string{"deadline"}},
+		"the policy cannot be read":            {world: noPolicy, request: createOf(nnc(stale)), contains: []string{"nnc", errUnreachable.Error()}},
+		"the policy cannot work":               {world: onNode(invalid, "live", "live"), request: createOf(nnc(stale)), contains: []string{"ExpressionInvalid", "nodeName.expression"}},
+		"the path names no policy":             {world: onNode(nncPolicy(), "live", "live"), request: createOf(nnc(stale)), path: nodepolicy.PathPrefix, contains: []string{"NodeResourcePolicy"}},
+		"the path is longer":                   {world: onNode(nncPolicy(), "live", "live"), request: createOf(nnc(stale)), path: guardedPath + "/x", contains: []string{"nnc/x"}},
+		"the path is no name":                  {world: onNode(nncPolicy(), "live", "live"), request: createOf(nnc(stale)), path: nodepolicy.PathPrefix + "NNC", contains: []string{"NNC"}},
+		"the call is about another group":      {world: onNode(nncPolicy(), "live", "live"), request: of(createOf(nnc(stale)), about("x.com", "nodenetworkconfigs", "")), contains: []string{"nodenetworkconfigs.x.com"}},
+		"the call is about another resource":   {world: onNode(nncPolicy(), "live", "live"), request: of(createOf(nnc(stale)), about("acn.azure.com", "others", "")), contains: []string{"others.acn.azure.com"}},
+		"the call is about another version":    {world: onNode(nncPolicy(nodeNameFromSpec), "live", "live"), request: of(createOf(nnc(stale)), func(r *admissionv1.AdmissionRequest) { r.Resource.Version = "v1" }), contains: []string{"version v1", "v1alpha"}},
+		"the call is about a scale":            {world: onNode(nncPolicy(), "live", "live"), request: of(createOf(nnc(stale)), about("acn.azure.com", "nodenetworkconfigs", "scale")), contains: []string{"nodenetworkconfigs.acn.azure.com/scale"}},
+		"the call is about an unguarded state": {world: onNode(noStatus, "live", "live"), request: of(updateOf(nnc(stale), nnc(stale, asked)), toStatus), contains: []string{"nodenetworkconfigs.acn.azure.com/status"}},
+		"there is no object":                   {world: onNode(nncPolicy(), "live", "live"), request: createOf(runtime.RawExtension{}), contains: []string{"no object"}},
+		"the object is none":                   {world: onNode(nncPolicy(), "live", "live"), request: createOf(runtime.RawExtension{Raw: []byte(`{"kind":1}`)}), contains: []string{"decoding the object"}},
+		"the old object is none":               {world: onNode(nncPolicy(), "live", "live"), request: updateOf(runtime.RawExtension{Raw: []byte(`{"kind":1}`)}, nnc(mine)), contains: []string{"decoding the old object"}},
 		"the operation is unknown":             {world: onNode(nncPolicy(), "live", "live"), request: of(createOf(nnc(mine)), func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Connect }), reads: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.code = http.StatusServiceUnavailable
-			tc.says = append(tc.says, "holdfast could not tell")
+			tc.contains = append(tc.contains, "holdfast could not tell")
 			tc.check(t)
 		})
 	}
@@ -447,7 +447,7 @@ func TestAnEntryOutlivesItsPolicyForAMoment(t *testing.T) {
 	}
 }
 
-// TestI6ACachedNodeMayOnlyAllow goes through everything that cache and API server can say of a Node.
+// TestI6ACachedNodeMayOnlyAllow tries every state of a Node in the cache and the API server.
 func TestI6ACachedNodeMayOnlyAllow(t *testing.T) {
 	writes := map[string]func() *admissionv1.AdmissionRequest{
 		"create":    func() *admissionv1.AdmissionRequest { return createOf(nnc(mine)) },

@@ -27,14 +27,14 @@ import (
 // NodeSlicePath is where the API server sends writes that take a slice from a node.
 const NodeSlicePath = "/mutate-nodeslicepools"
 
-// defaultSliceTimeout leaves time for an answer before the API server's own timeout, 2 s, which would let the write pass.
+// defaultSliceTimeout leaves time for a response before the API server's own timeout, 2 s, which would let the write pass.
 const defaultSliceTimeout = 1400 * time.Millisecond
 
 // NodeSliceOptions configure the webhook that keeps slices.
 type NodeSliceOptions struct {
 	// Slices is the backend whose slices are kept. Required.
 	Slices ipam.Sliced
-	// ManagerUser is the manager's own user name, which takes slices from nodes that are gone.
+	// ManagerUser is the manager's own user name, which takes slices from deleted nodes.
 	ManagerUser string
 	// Timeout bounds the live reads of one request. Default: 1.4 s, for a webhook timeout of 2 s.
 	Timeout time.Duration
@@ -45,13 +45,13 @@ type NodeSliceOptions struct {
 // NodeSliceGuard gives a slice that a write takes from a node back to it, in the same write, while entries remain in the
 // node's pool of it. The pool of the next node has another name and would start empty: the same addresses twice.
 //
-// It refuses nothing. whereabouts takes slices from nodes that are gone and gives slices to new ones in one write, so a refusal
+// It refuses nothing. whereabouts takes slices from deleted nodes and gives slices to new ones in one write, so a refusal
 // would leave the new nodes without.
 type NodeSliceGuard struct {
 	options  NodeSliceOptions
 	recorder events.EventRecorder
-	told     *eventlimit.Limit
-	// authentic keeps strangers away; nil where every caller is known.
+	events   *eventlimit.Limit
+	// authentic rejects reviews that the API server did not send; nil disables the check.
 	authentic *authenticator
 }
 
@@ -81,7 +81,7 @@ func newNodeSliceGuard(recorder events.EventRecorder, o NodeSliceOptions) (*Node
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &NodeSliceGuard{options: o, recorder: recorder, told: eventlimit.New(o.Clock, eventBounds)}, nil
+	return &NodeSliceGuard{options: o, recorder: recorder, events: eventlimit.New(o.Clock, eventBounds)}, nil
 }
 
 // Handle allows every write, and changes those that take a slice that is, or may be, in use.
@@ -106,26 +106,26 @@ func (k *NodeSliceGuard) Handle(ctx context.Context, req admission.Request) admi
 	}
 	taken := ipam.TakenSlices(before, after)
 	var kept []ipam.TakenSlice
-	var said []string
+	var messages []string
 	for i, why := range k.judge(ctx, before, taken) {
 		if why == "" {
 			continue
 		}
 		kept = append(kept, taken[i])
-		said = append(said, message(before, &taken[i], why))
-		k.tell(&req, before, &taken[i], said[len(said)-1])
+		messages = append(messages, message(before, &taken[i], why))
+		k.emit(&req, before, &taken[i], messages[len(messages)-1])
 	}
 	response := admission.Allowed("")
 	if len(kept) > 0 {
-		logf.FromContext(ctx).Info("Slices stay with their nodes", "taken", len(taken), "kept", len(kept), "first", said[0])
+		logf.FromContext(ctx).Info("Slices stay with their nodes", "taken", len(taken), "kept", len(kept), "first", messages[0])
 		response.Patches = k.options.Slices.KeepSlices(after, kept)
-		response = response.WithWarnings(presentable(abridge(said))...)
+		response = response.WithWarnings(presentable(abridge(messages))...)
 	}
 	return response
 }
 
-// judge says of each slice why it stays; empty if it may go. The reads go side by side: a write that takes the slices of a
-// hundred nodes has no more time than one that takes one.
+// judge returns for each slice why it stays; empty if it may be taken. The reads go side by side: a write that takes the slices of a
+// hundred nodes has the same timeout as one that takes one.
 func (k *NodeSliceGuard) judge(ctx context.Context, pool *ipam.SlicePool, taken []ipam.TakenSlice) []string {
 	whys := make([]string, len(taken))
 	var reads errgroup.Group
@@ -136,7 +136,7 @@ func (k *NodeSliceGuard) judge(ctx context.Context, pool *ipam.SlicePool, taken 
 			outcome := metrics.SliceLetGo
 			switch {
 			case err != nil:
-				outcome, whys[i] = metrics.SliceUnknown, fmt.Sprintf("whether entries remain could not be told (%v)", err)
+				outcome, whys[i] = metrics.SliceUnknown, fmt.Sprintf("whether entries remain could not be read (%v)", err)
 			case use.Any():
 				outcome, whys[i] = metrics.SliceKept, fmt.Sprintf("IPPool %s still holds %d of its entries", use.Pool, use.Entries)
 			}
@@ -144,12 +144,12 @@ func (k *NodeSliceGuard) judge(ctx context.Context, pool *ipam.SlicePool, taken 
 			return nil
 		})
 	}
-	_ = reads.Wait() // what failed is why a slice stays
+	_ = reads.Wait() // the error is why a slice stays
 	return whys
 }
 
 func message(pool *ipam.SlicePool, slice *ipam.TakenSlice, why string) string {
-	text := fmt.Sprintf("%s: slice %s of NodeSlicePool %s stays with node %s: %s. It goes to another node once that pool is empty; ",
+	text := fmt.Sprintf("%s: slice %s of NodeSlicePool %s stays with node %s: %s. Another node may get it once that pool is empty; ",
 		v1alpha1.ReasonSliceKept, slice.Range, pool, slice.Node, why)
 	if slice.By == "" {
 		return text + "nothing is to be done."
@@ -157,9 +157,9 @@ func message(pool *ipam.SlicePool, slice *ipam.TakenSlice, why string) string {
 	return text + fmt.Sprintf("node %s was to get it and has none of this write: it gets another one at the next change of the nodes.", slice.By)
 }
 
-// tell writes an event for the NodeSlicePool, now and then for each slice. A dry run leaves no trace.
-func (k *NodeSliceGuard) tell(req *admission.Request, pool *ipam.SlicePool, slice *ipam.TakenSlice, note string) {
-	if req.DryRun != nil && *req.DryRun || !k.told.Allow(pool.UID+types.UID("/"+slice.Range), v1alpha1.ReasonSliceKept) {
+// emit writes an event for the NodeSlicePool, limited for each slice. A dry run leaves no trace.
+func (k *NodeSliceGuard) emit(req *admission.Request, pool *ipam.SlicePool, slice *ipam.TakenSlice, note string) {
+	if req.DryRun != nil && *req.DryRun || !k.events.Allow(pool.UID+types.UID("/"+slice.Range), v1alpha1.ReasonSliceKept) {
 		return
 	}
 	k.recorder.Eventf(k.options.Slices.SlicePoolReference(pool), slice.NodeReference(), corev1.EventTypeWarning, string(v1alpha1.ReasonSliceKept), "KeepSlice", "%s", eventlimit.Note(note))

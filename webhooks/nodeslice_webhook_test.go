@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 )
 
-// sliceUses says of each node what stands in its slice; it hangs for "hangs" and fails for "unknown".
+// sliceUses returns for each node what stands in its slice; it hangs for "hangs" and fails for "unknown".
 type sliceUses struct {
 	*whereabouts.Backend
 	entries map[string]int
@@ -38,7 +38,7 @@ func (sliceUses) GuardsSlices(namespace string) bool { return namespace == "kube
 func (u sliceUses) SliceUse(ctx context.Context, _ *ipam.SlicePool, slice ipam.Slice) (ipam.SliceUse, error) {
 	switch slice.Node {
 	case "unknown":
-		return ipam.SliceUse{}, errors.New("no answer")
+		return ipam.SliceUse{}, errors.New("no response")
 	case "hangs":
 		<-ctx.Done()
 		return ipam.SliceUse{}, ctx.Err()
@@ -91,27 +91,27 @@ func TestASliceInUseStaysWithItsNode(t *testing.T) {
 		before, after []string
 		change        func(*admission.Request)
 		patched       []string
-		said          []string
+		contains      []string
 	}{
 		"it is cleared": {
 			before: []string{"a", "", ""}, after: []string{"", "", ""},
-			patched: []string{"/status/allocations/0/nodeName=a"}, said: []string{"stays with node a: IPPool kube-system/pool-a still holds 1"},
+			patched: []string{"/status/allocations/0/nodeName=a"}, contains: []string{"stays with node a: IPPool kube-system/pool-a still holds 1"},
 		},
 		"it is given away, beside another assignment": {
 			before: []string{"a", "", ""}, after: []string{"c", "d", ""},
-			patched: []string{"/status/allocations/0/nodeName=a"}, said: []string{"node c was to get it"},
+			patched: []string{"/status/allocations/0/nodeName=a"}, contains: []string{"node c was to get it"},
 		},
 		"several are taken, of which one is empty": {
 			before: []string{"b", "e", "a"}, after: []string{"", "", ""},
-			patched: []string{"/status/allocations/0/nodeName=b", "/status/allocations/2/nodeName=a"}, said: []string{"node b", "node a"},
+			patched: []string{"/status/allocations/0/nodeName=b", "/status/allocations/2/nodeName=a"}, contains: []string{"node b", "node a"},
 		},
-		"nobody can tell": {
+		"unknown": {
 			before: []string{"unknown", "", ""}, after: []string{"", "", ""},
-			patched: []string{"/status/allocations/0/nodeName=unknown"}, said: []string{"could not be told (no answer)"},
+			patched: []string{"/status/allocations/0/nodeName=unknown"}, contains: []string{"could not be read (no response)"},
 		},
-		"the answer does not come in time": {
+		"the response is late": {
 			before: []string{"hangs", "a", ""}, after: []string{"", "", ""},
-			patched: []string{"/status/allocations/0/nodeName=hangs", "/status/allocations/1/nodeName=a"}, said: []string{"could not be told", "node a"},
+			patched: []string{"/status/allocations/0/nodeName=hangs", "/status/allocations/1/nodeName=a"}, contains: []string{"could not be read", "node a"},
 		},
 		"it is empty":                {before: []string{"e", "", ""}, after: []string{"", "", ""}},
 		"a free one is given away":   {before: []string{"a", "", ""}, after: []string{"a", "c", ""}},
@@ -120,7 +120,7 @@ func TestASliceInUseStaysWithItsNode(t *testing.T) {
 		"the object is deleted":      {before: []string{"a"}, after: []string{""}, change: func(r *admission.Request) { r.Operation = admissionv1.Delete }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k, told := sliceGuard(t)
+			k, recorded := sliceGuard(t)
 			req := sliceWrite(t, tc.before, tc.after)
 			if tc.change != nil {
 				tc.change(&req)
@@ -136,20 +136,20 @@ func TestASliceInUseStaysWithItsNode(t *testing.T) {
 			if diff := cmp.Diff(tc.patched, patched); diff != "" {
 				t.Errorf("patch (-want +got):\n%s", diff)
 			}
-			checkSaid(t, tc.said, response.Warnings)
-			checkSaid(t, tc.said, drain(told))
+			checkMessages(t, tc.contains, response.Warnings)
+			checkMessages(t, tc.contains, drain(recorded))
 		})
 	}
 }
 
-func checkSaid(t *testing.T, want, got []string) {
+func checkMessages(t *testing.T, want, got []string) {
 	t.Helper()
 	if len(got) != len(want) {
-		t.Fatalf("said %q, want %q", got, want)
+		t.Fatalf("got %q, want %q", got, want)
 	}
 	for i := range want {
 		if !strings.Contains(got[i], want[i]) {
-			t.Errorf("said %q, want %q", got[i], want[i])
+			t.Errorf("got %q, want %q", got[i], want[i])
 		}
 	}
 }
@@ -167,20 +167,20 @@ func drain(events <-chan string) []string {
 }
 
 func TestEventsOfSlicesAreFewAndNoneOfADryRun(t *testing.T) {
-	k, told := sliceGuard(t)
+	k, recorded := sliceGuard(t)
 	req := sliceWrite(t, []string{"a", "b"}, []string{"", "b"})
 	req.DryRun = new(true)
 	if response := k.Handle(t.Context(), req); len(response.Patches) != 1 || len(response.Warnings) != 1 {
-		t.Errorf("a dry run is answered otherwise: %v", response)
+		t.Errorf("a dry run gets another response: %v", response)
 	}
-	if all := drain(told); all != nil {
+	if all := drain(recorded); all != nil {
 		t.Errorf("a dry run wrote %q", all)
 	}
 	for range 3 {
 		k.Handle(t.Context(), sliceWrite(t, []string{"a", "b"}, []string{"", "b"}))
 	}
 	k.Handle(t.Context(), sliceWrite(t, []string{"a", "b"}, []string{"a", ""}))
-	checkSaid(t, []string{"node a", "node b"}, drain(told))
+	checkMessages(t, []string{"node a", "node b"}, drain(recorded))
 }
 
 func TestAWriteOfSlicesThatCannotBeReadIsAFailedCall(t *testing.T) {

@@ -32,7 +32,7 @@ var errTooManyNetworks = fmt.Errorf("the pod names more than %d networks; only s
 type PodOptions struct {
 	// Rules are what an administrator configured.
 	protection.Rules
-	// Manages says whether a backend manages an IPAM. Required.
+	// Manages reports whether a backend manages an IPAM. Required.
 	Manages protection.Manages
 	// Reader reads NetworkAttachmentDefinitions; it may be a cache. Default: the manager's client. Its scheme must know
 	// them (k8s.cni.cncf.io/v1).
@@ -160,7 +160,7 @@ func messages(decision protection.Decision) []string {
 	return all
 }
 
-// warnings tell the client that creates a pod about mistakes in what it names: not about reads that failed here, nor about a
+// warnings inform the client that creates a pod of mistakes in the networks that it names: not about reads that failed here, nor about a
 // definition that leaves its configuration to the nodes, which is none.
 func warnings(facts protection.Facts, decision protection.Decision) []string {
 	var all []string

@@ -41,7 +41,7 @@ func protect(meta *metav1.ObjectMeta) []jsonpatch.JsonPatchOperation {
 	return patches
 }
 
-// presentable makes messages fit for the header in which warnings travel: few, short, in one line.
+// presentable makes messages fit for the HTTP header of warnings: few, short, in one line.
 func presentable(messages []string) []string {
 	if more := len(messages) - maxWarnings + 1; more > 1 {
 		messages = append(slices.Clone(messages[:maxWarnings-1]), fmt.Sprintf("and %d more", more))

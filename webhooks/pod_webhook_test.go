@@ -176,7 +176,7 @@ func TestPodDefaulter(t *testing.T) {
 			dryRun := creation(tc.pod)
 			dryRun.DryRun = new(true)
 			if diff := cmp.Diff(response, d.Handle(t.Context(), dryRun)); diff != "" {
-				t.Errorf("a dry run is answered otherwise (-real +dry):\n%s", diff)
+				t.Errorf("a dry run gets another response (-real +dry):\n%s", diff)
 			}
 		})
 	}

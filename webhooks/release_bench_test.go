@@ -50,8 +50,8 @@ func BenchmarkPoolGuard(b *testing.B) {
 			request.Header.Set("Content-Type", "application/json")
 			recorder := httptest.NewRecorder()
 			handler.ServeHTTP(recorder, request)
-			var answer admissionv1.AdmissionReview
-			if err := json.Unmarshal(recorder.Body.Bytes(), &answer); err != nil || answer.Response == nil || !answer.Response.Allowed {
+			var reply admissionv1.AdmissionReview
+			if err := json.Unmarshal(recorder.Body.Bytes(), &reply); err != nil || reply.Response == nil || !reply.Response.Allowed {
 				b.Fatalf("status %d, %s", recorder.Code, recorder.Body)
 			}
 		}

@@ -39,7 +39,7 @@ func (v *IPPoolReleaseValidator) readClaims(ctx context.Context, write *releaseg
 		name, exists := names[uid]
 		switch {
 		case !uids.Has(uid):
-		case err != nil: // also where the API is not served: then it cannot be told what the UID is of
+		case err != nil: // also where the API is not served: then the object of the UID is unknown
 			write.Cases[i].Claim = release.Unknown[releaseguard.Claim](err.Error())
 		case !exists:
 			write.Cases[i].Claim = release.Absent[releaseguard.Claim]()

@@ -28,18 +28,18 @@ func claimed(uid, node string) *resourcev1.ResourceClaim {
 // TestAnAddressOfAResourceClaimStaysUntilTheClaimIsGone: the podrefs are those that DRANET's webhook for whereabouts has written, of old and
 // of today; no pod of either name is there.
 func TestAnAddressOfAResourceClaimStaysUntilTheClaimIsGone(t *testing.T) {
-	anybody := authenticationv1.UserInfo{Username: "reconciler"}
+	outsider := authenticationv1.UserInfo{Username: "reconciler"}
 	for name, tc := range map[string]struct {
 		user    authenticationv1.UserInfo
 		claim   *resourcev1.ResourceClaim
 		breaks  any
 		allowed bool
 	}{
-		"the claim exists":                          {user: anybody, claim: claimed(claim0, "node-a")},
-		"a claim of its name with another UID":      {user: anybody, claim: claimed("another", "node-a"), allowed: true},
-		"the claim is gone":                         {user: anybody, allowed: true},
-		"claims cannot be listed":                   {user: anybody, breaks: &metav1.PartialObjectMetadataList{}},
-		"the claim cannot be read":                  {user: anybody, claim: claimed(claim0, "node-a"), breaks: &resourcev1.ResourceClaim{}},
+		"the claim exists":                          {user: outsider, claim: claimed(claim0, "node-a")},
+		"a claim of its name with another UID":      {user: outsider, claim: claimed("another", "node-a"), allowed: true},
+		"the claim is gone":                         {user: outsider, allowed: true},
+		"claims cannot be listed":                   {user: outsider, breaks: &metav1.PartialObjectMetadataList{}},
+		"the claim cannot be read":                  {user: outsider, claim: claimed(claim0, "node-a"), breaks: &resourcev1.ResourceClaim{}},
 		"the driver on the claim's node":            {user: cniToken(), claim: claimed(claim0, "node-a"), allowed: true},
 		"the driver on another node than the claim": {user: cniToken(), claim: claimed(claim0, "node-b")},
 	} {
@@ -50,7 +50,7 @@ func TestAnAddressOfAResourceClaimStaysUntilTheClaimIsGone(t *testing.T) {
 					c.objects = append(c.objects, tc.claim)
 				}
 				if tc.breaks != nil {
-					c.fail = map[reflect.Type]error{reflect.TypeOf(tc.breaks): errors.New("the API server does not answer")}
+					c.fail = map[reflect.Type]error{reflect.TypeOf(tc.breaks): errors.New("the API server does not respond")}
 				}
 				guard, _ := c.guard(t, ReleaseModeDeny)
 				response := (&IPPoolReleaseValidator{guard}).Handle(t.Context(), removal(t, tc.user, poolRange, map[string][2]string{"1": {claim0, podRef}}))
@@ -67,7 +67,7 @@ func TestAnAddressOfAResourceClaimStaysUntilTheClaimIsGone(t *testing.T) {
 	}
 }
 
-// TestAReconcilerThatMayShareTheTokenRemovesNothingOfALivePod (whereabouts up to v0.9.3): the tag of the image says whether it does.
+// TestAReconcilerThatMayShareTheTokenRemovesNothingOfALivePod (whereabouts up to v0.9.3): the tag of the image reports whether it does.
 func TestAReconcilerThatMayShareTheTokenRemovesNothingOfALivePod(t *testing.T) {
 	for name, tc := range map[string]struct {
 		image   string

@@ -27,7 +27,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/releaseguard"
 )
 
-// What the API server says of a token that is bound to a pod (k8s.io/apiserver pkg/authentication/serviceaccount).
+// What the API server adds to the user of a token that is bound to a pod (k8s.io/apiserver pkg/authentication/serviceaccount).
 const (
 	serviceAccountPrefix = "system:serviceaccount:"
 	podNameExtra         = "authentication.kubernetes.io/pod-name"
@@ -35,7 +35,7 @@ const (
 	nodeNameExtra        = "authentication.kubernetes.io/node-name"
 )
 
-// writer tells who asks. What is not in the token is Absent: it earns no trust.
+// writer identifies the client by its token. What is not in the token is Absent, and not trusted.
 func (g *releaseGuard) writer(ctx context.Context, user *authenticationv1.UserInfo) releaseguard.Writer {
 	w := releaseguard.Writer{
 		User:         user.Username,
@@ -52,7 +52,7 @@ func (g *releaseGuard) writer(ctx context.Context, user *authenticationv1.UserIn
 // daemonSetPod reads, live, the pod to which a token is bound, and whether a trusted DaemonSet controls it. What was proven of a pod UID
 // is not read again: its node never changes, its controller only where a user orphans it, its images only where a user sets
 // them by hand, and the API server refuses the token
-// of a pod that is gone once its cache of tokens forgets it (10 s). So an API server that is slow does not have a node's CNI DEL
+// of a deleted pod once its cache of tokens forgets it (10 s). So an API server that is slow does not have a node's CNI DEL
 // wait for the same two reads each time, until it is refused as undecidable. Everything about the entry's pod and Node is read live.
 func (g *releaseGuard) daemonSetPod(ctx context.Context, user *authenticationv1.UserInfo) release.Fact[releaseguard.DaemonSetPod] {
 	bound, isBound := boundPodOf(user)
@@ -69,8 +69,8 @@ func (g *releaseGuard) daemonSetPod(ctx context.Context, user *authenticationv1.
 	return fact
 }
 
-// reconcilerShared says whether the IPAM's reconciler may write with the writer's token: by the administrator's word or else by the images
-// of the writer's pod. What cannot be told counts as shared.
+// reconcilerShared reports whether the IPAM's reconciler may write with the writer's token: by the configuration, or else by the images
+// of the writer's pod. An unknown version counts as shared.
 func (g *releaseGuard) reconcilerShared(w releaseguard.Writer) bool {
 	if g.options.ReconcilerInDaemonSet != nil {
 		return *g.options.ReconcilerInDaemonSet
@@ -175,7 +175,7 @@ func extra(user *authenticationv1.UserInfo, key string) string {
 	return ""
 }
 
-// reportsSince is from when on a kubelet's report is only the kubelet's; zero where it is not, or where that cannot be told.
+// reportsSince is from when on a kubelet's report is only the kubelet's; zero where it is not, or where that is unknown.
 func (g *releaseGuard) reportsSince(ctx context.Context) time.Time {
 	if g.options.Evidence != release.EvidenceAgent {
 		return time.Time{}
@@ -208,7 +208,7 @@ func (g *releaseGuard) podFact(ctx context.Context, pod release.Fact[corev1.Pod]
 
 // recordsOf are the records of a pod's name: of every UID that had it, and of orphans. They show a rival, another UID's record of the same address.
 //
-// A live list has the API server go through all records. It is not needed where the pod lives, and the cache has its record, as new as a live read
+// A live list makes the API server read all records. It is not needed where the pod lives, and the cache has its record, as new as a live read
 // shows it, and no other of the name: one watch brings all records in the order of their versions, and a rival is older than the record
 // of the address's next user (docs/decisions/0282).
 func (g *releaseGuard) recordsOf(ctx context.Context, ref ipam.PodRef, pod release.Fact[corev1.Pod]) release.Fact[[]v1alpha1.IPAllocation] {
@@ -225,7 +225,7 @@ func (g *releaseGuard) recordsOf(ctx context.Context, ref ipam.PodRef, pod relea
 	return release.Known(list.Items)
 }
 
-// isAlone says whether a cache that is as new as a record shows no other record of the pod's name.
+// isAlone reports whether a cache that is as new as a record shows no other record of the pod's name.
 func (g *releaseGuard) isAlone(ctx context.Context, ref ipam.PodRef, own *v1alpha1.IPAllocation) bool {
 	cached, err := g.options.CachedRecords(ctx, ref)
 	if err != nil || len(cached) != 1 || cached[0].UID != own.UID {

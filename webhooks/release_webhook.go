@@ -26,17 +26,17 @@ const (
 	ReservationReleasePath = "/validate-release-reservation"
 )
 
-// defaultReleaseTimeout leaves time for an answer before the API server's own timeout, 1 s, which would let the write pass.
+// defaultReleaseTimeout leaves time for a response before the API server's own timeout, 1 s, which would let the write pass.
 const defaultReleaseTimeout = 700 * time.Millisecond
 
-// ReleaseMode is what is done with a removal of an address that is, or may be, in use. The zero value is invalid.
+// ReleaseMode is how a removal of an address that is, or may be, in use is treated. The zero value is invalid.
 type ReleaseMode string
 
 // The modes.
 const (
-	// ReleaseModeOff lets every removal through, unread.
+	// ReleaseModeOff allows every removal, unread.
 	ReleaseModeOff ReleaseMode = "Off"
-	// ReleaseModeWarn lets it through with a warning, an event and a metric.
+	// ReleaseModeWarn allows it with a warning, an event and a metric.
 	ReleaseModeWarn ReleaseMode = "Warn"
 	// ReleaseModeDeny refuses it.
 	ReleaseModeDeny ReleaseMode = "Deny"
@@ -49,9 +49,9 @@ type ReleaseOptions struct {
 	ManagerUser string
 	// DaemonSets are those whose pods run CNI DEL on their own node.
 	DaemonSets []types.NamespacedName
-	// ReconcilerInDaemonSet says whether the IPAM's reconciler shares these pods, and so their tokens. Nil: told by the pod's images.
+	// ReconcilerInDaemonSet is true if the IPAM's reconciler shares these pods, and so their tokens. Nil: derived from the pod's images.
 	ReconcilerInDaemonSet *bool
-	// Evidence is the mode of the installation, and PoliciesSince says from when on admission policies keep other accounts from writing what
+	// Evidence is the mode of the installation, and PoliciesSince the time from which admission policies keep other accounts from writing what
 	// a kubelet reports: see release.Evidence.Ending. With agents, no policies and an error mean that no pod's report counts.
 	Evidence      release.Evidence
 	PoliciesSince func(context.Context) (time.Time, error)
@@ -81,7 +81,7 @@ func (o ReleaseOptions) complete() (ReleaseOptions, error) {
 		errs = append(errs, fmt.Errorf("mode is %q, expected %s, %s or %s", o.Mode, ReleaseModeOff, ReleaseModeWarn, ReleaseModeDeny))
 	}
 	if o.Evidence == release.EvidenceAgent && o.PoliciesSince == nil {
-		errs = append(errs, errors.New("nothing tells whether the policies that make a kubelet's report evidence are in force"))
+		errs = append(errs, errors.New("nothing reports whether the policies that make a kubelet's report evidence are in force"))
 	}
 	if o.ManagerUser == "" {
 		errs = append(errs, errors.New("the manager's user name is empty: it could not release anything itself"))
@@ -116,13 +116,13 @@ type releaseGuard struct {
 	options  ReleaseOptions
 	reader   client.Reader
 	recorder events.EventRecorder
-	told     *eventlimit.Limit
+	events   *eventlimit.Limit
 	proven   provenPods
-	// authentic keeps strangers away; nil where every caller is known.
+	// authentic rejects reviews that the API server did not send; nil disables the check.
 	authentic *authenticator
 }
 
-// newReleaseGuard takes a reader that goes past every cache.
+// newReleaseGuard takes a reader that bypasses every cache.
 func newReleaseGuard(live client.Reader, recorder events.EventRecorder, o ReleaseOptions) *releaseGuard {
-	return &releaseGuard{options: o, reader: live, recorder: recorder, told: eventlimit.New(o.Clock, eventBounds)}
+	return &releaseGuard{options: o, reader: live, recorder: recorder, events: eventlimit.New(o.Clock, eventBounds)}
 }

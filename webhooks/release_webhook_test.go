@@ -46,7 +46,7 @@ type cluster struct {
 	fail map[reflect.Type]error
 	// hang makes every read wait for the end of its context.
 	hang bool
-	// holders and holdersErr are the backend's answer about reservations.
+	// holders and holdersErr are the backend's result for reservations.
 	holders    []ipam.Key
 	holdersErr error
 	// seen is what the replica's cache shows of the pools.
@@ -221,7 +221,7 @@ func TestAReadThatFailsIsNeverAnAbsence(t *testing.T) {
 			validator := &IPPoolReleaseValidator{guard}
 			checkAllowed(t, validator.Handle(t.Context(), removal(t, tc.user, poolRange, tc.entries)))
 			guard.proven = provenPods{} // as after a restart
-			c.fail = map[reflect.Type]error{reflect.TypeOf(tc.breaks): errors.New("the API server does not answer")}
+			c.fail = map[reflect.Type]error{reflect.TypeOf(tc.breaks): errors.New("the API server does not respond")}
 			response := validator.Handle(t.Context(), removal(t, tc.user, poolRange, tc.entries))
 			checkRefused(t, response)
 		})
@@ -250,7 +250,7 @@ func TestTheTokenOfTheNodesDaemonSetPodIsTrusted(t *testing.T) {
 		"a token of another node than the pod's":     {user: cniToken(withExtra(nodeNameExtra, "node-b"))},
 		"a pod that is gone":                         {user: cniToken(withExtra(podNameExtra, "gone"))},
 		"a ServiceAccount of another namespace":      {user: cniToken(func(u *authenticationv1.UserInfo) { u.Username = "system:serviceaccount:default:whereabouts" })},
-		"a user with the extra of a token":           {user: cniToken(func(u *authenticationv1.UserInfo) { u.Username = "somebody" })},
+		"a user with the extra of a token":           {user: cniToken(func(u *authenticationv1.UserInfo) { u.Username = "another" })},
 		"a pod that no DaemonSet controls":           {user: cniToken(), objects: func(c *cluster) { c.objects[3].SetOwnerReferences(nil) }},
 		"a pod of a DaemonSet of the same name only": {user: cniToken(), objects: func(c *cluster) { c.objects[2].SetUID("another") }},
 		"a pod of another DaemonSet": {user: cniToken(), objects: func(c *cluster) {
@@ -291,7 +291,7 @@ func TestADaemonSetPodIsProvenOnce(t *testing.T) {
 	validator := &IPPoolReleaseValidator{guard}
 	checkAllowed(t, validator.Handle(t.Context(), removal(t, cniToken(), poolRange, web0)))
 	first := c.reads.Swap(0)
-	c.fail = map[reflect.Type]error{reflect.TypeFor[*appsv1.DaemonSet](): errors.New("the API server does not answer")}
+	c.fail = map[reflect.Type]error{reflect.TypeFor[*appsv1.DaemonSet](): errors.New("the API server does not respond")}
 	checkAllowed(t, validator.Handle(t.Context(), removal(t, cniToken(), poolRange, web0)))
 	if again := c.reads.Load(); again != first-2 {
 		t.Errorf("%d reads at first and %d then, expected those of the pod and of its DaemonSet to be left out", first, again)
@@ -393,7 +393,7 @@ func TestModes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := onNodeA()
-			guard, told := c.guard(t, tc.mode)
+			guard, recorded := c.guard(t, tc.mode)
 			request := removal(t, authenticationv1.UserInfo{Username: "reconciler"}, poolRange, web0)
 			request.DryRun = &tc.dryRun
 			response := (&IPPoolReleaseValidator{guard}).Handle(t.Context(), request)
@@ -403,8 +403,8 @@ func TestModes(t *testing.T) {
 			if (c.reads.Load() > 0) != tc.reads {
 				t.Errorf("%d reads", c.reads.Load())
 			}
-			if (len(told) > 0) != tc.eventIsExpected {
-				t.Errorf("%d events", len(told))
+			if (len(recorded) > 0) != tc.eventIsExpected {
+				t.Errorf("%d events", len(recorded))
 			}
 		})
 	}
@@ -423,17 +423,17 @@ func TestTheFirstRefusalsDecideAboutALargePool(t *testing.T) {
 	}
 }
 
-// Refused, whereabouts would answer the ADD with an address that no pool has recorded.
-func TestAnAddThatLosesAnUnreadableOffsetPassesAndIsTold(t *testing.T) {
-	guard, told := onNodeA().guard(t, ReleaseModeDeny)
+// Refused, whereabouts would complete the ADD with an address that no pool has recorded.
+func TestAnAddThatLosesAnUnreadableOffsetPassesAndIsReported(t *testing.T) {
+	guard, recorded := onNodeA().guard(t, ReleaseModeDeny)
 	request := removal(t, authenticationv1.UserInfo{Username: "someone"}, poolRange, map[string][2]string{"300": web0["1"]})
 	request.Object = poolJSON(t, poolRange, map[string][2]string{"2": {"sandbox-2", "default/new"}})
 	response := (&IPPoolReleaseValidator{guard}).Handle(t.Context(), request)
 	if !response.Allowed || len(response.Warnings) != 1 || !strings.Contains(response.Warnings[0], "MalformedPool") {
 		t.Errorf("got %+v, want a permit with a warning", response)
 	}
-	if len(told) != 1 {
-		t.Errorf("%d events, want one on the pod", len(told))
+	if len(recorded) != 1 {
+		t.Errorf("%d events, want one on the pod", len(recorded))
 	}
 }
 

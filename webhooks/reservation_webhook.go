@@ -26,9 +26,9 @@ var reservationRemovals = whereaboutsRegistration("OverlappingRangeIPReservation
 // to another pod.
 type ReservationReleaseValidator struct{ *releaseGuard }
 
-// Handle answers 403 to an unsafe removal.
+// Handle responds 403 to an unsafe removal.
 func (v *ReservationReleaseValidator) Handle(ctx context.Context, req admission.Request) admission.Response {
-	return v.answer(ctx, &req, reservationRemovals, v.judge)
+	return v.respond(ctx, &req, reservationRemovals, v.judge)
 }
 
 func (v *ReservationReleaseValidator) judge(ctx context.Context, req *admission.Request) []finding {
@@ -70,7 +70,7 @@ func (v *ReservationReleaseValidator) judge(ctx context.Context, req *admission.
 	return []finding{found}
 }
 
-// shows says whether a pod's network-status shows an address that the reservation may stand for. One that cannot be read may, and
+// shows reports whether a pod's network-status shows an address that the reservation may stand for. One that cannot be read may, and
 // so may one that is not written yet: it comes when every network of the pod is attached (whereabouts#162).
 func (v *ReservationReleaseValidator) shows(pod *corev1.Pod, name string) bool {
 	if pod.Annotations[podnetwork.StatusAnnotation] == "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {

@@ -30,8 +30,8 @@ func showing(ip string) *corev1.Pod {
 	}
 }
 
-// silent is a pod without a network-status.
-func silent(node string, phase corev1.PodPhase) *corev1.Pod {
+// withoutStatus is a pod without a network-status.
+func withoutStatus(node string, phase corev1.PodPhase) *corev1.Pod {
 	pod := showing("10.10.0.1")
 	pod.Annotations, pod.Spec.NodeName, pod.Status.Phase = nil, node, phase
 	return pod
@@ -70,15 +70,15 @@ func TestReservations(t *testing.T) {
 			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0")}, allowed: true},
 		"a deletion while its live pod shows what cannot be read": {cluster: &cluster{objects: []client.Object{showing("10.10.0.")}},
 			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0")}},
-		"a deletion while its pod is starting and shows nothing yet": {cluster: &cluster{objects: []client.Object{silent("node-a", corev1.PodPending)}},
+		"a deletion while its pod is starting and shows nothing yet": {cluster: &cluster{objects: []client.Object{withoutStatus("node-a", corev1.PodPending)}},
 			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0")}},
-		"a deletion while its pod has no phase yet and shows nothing": {cluster: &cluster{objects: []client.Object{silent("node-a", "")}},
+		"a deletion while its pod has no phase yet and shows nothing": {cluster: &cluster{objects: []client.Object{withoutStatus("node-a", "")}},
 			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0")}},
-		"a deletion while its pod is bound to no node": {cluster: &cluster{objects: []client.Object{silent("", corev1.PodPending)}},
+		"a deletion while its pod is bound to no node": {cluster: &cluster{objects: []client.Object{withoutStatus("", corev1.PodPending)}},
 			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0")}, allowed: true},
-		"a deletion while its pod is over and never showed anything": {cluster: &cluster{objects: []client.Object{silent("node-a", corev1.PodFailed)}},
+		"a deletion while its pod is over and never showed anything": {cluster: &cluster{objects: []client.Object{withoutStatus("node-a", corev1.PodFailed)}},
 			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0")}, allowed: true},
-		"a deletion by CNI DEL of a pod whose start failed": {cluster: &cluster{objects: []client.Object{silent("node-a", corev1.PodPending), readyNode()}},
+		"a deletion by CNI DEL of a pod whose start failed": {cluster: &cluster{objects: []client.Object{withoutStatus("node-a", corev1.PodPending), readyNode()}},
 			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0"), UserInfo: authenticationv1.UserInfo{Username: "cni"}}, allowed: true},
 		"a deletion by an identity that runs CNI DEL": {cluster: &cluster{objects: []client.Object{showing("10.10.0.1"), readyNode()}},
 			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0"), UserInfo: authenticationv1.UserInfo{Username: "cni"}}, allowed: true},

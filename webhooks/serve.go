@@ -61,7 +61,7 @@ var (
 // The budgets of all webhooks of the process together, in bytes of requests that are being read, decoded or judged.
 var smallRequests, largeRequests = semaphore.NewWeighted(smallBytesAtOnce), semaphore.NewWeighted(largeBytesAtOnce)
 
-// CouldNotTell is the answer of a handler that can neither allow nor deny. Serve makes a failed call of it, so that the
+// CouldNotTell is the response of a handler that can neither allow nor deny. Serve makes a failed call of it, so that the
 // failurePolicy of the webhook decides.
 func CouldNotTell(err error) admission.Response {
 	return admission.Errored(http.StatusServiceUnavailable, err)
@@ -69,15 +69,15 @@ func CouldNotTell(err error) admission.Response {
 
 // Serve makes an HTTP handler of an admission handler; name is for the log.
 //
-// It differs from controller-runtime's own in what a mistake is. There, a request that cannot be read, a panic and an
-// answer that cannot be encoded become an AdmissionReview that says "not allowed", which is a refusal whatever
-// failurePolicy says. Here all of them, and every answer with a code of 500 or more, are HTTP 503 with no AdmissionReview: a
-// failed call. A refusal is what a handler means as one, 403 or 422. The body is a Status, whose message the API server hands
-// on to the writer where failurePolicy is Fail (client-go, rest.Result.Error).
+// It differs from controller-runtime's own in the handling of errors. There, a request that cannot be read, a panic and an
+// response that cannot be encoded become an AdmissionReview that says "not allowed", which is a refusal under any
+// failurePolicy. Here all of them, and every response with a code of 500 or more, are HTTP 503 with no AdmissionReview: a
+// failed call. Only 403 and 422 are refusals. The body is a Status, whose message the API server hands
+// on to the client where failurePolicy is Fail (client-go, rest.Result.Error).
 //
 // A request is bounded in size and in members, before it is decoded, and all requests together in the bytes that they have at
-// once: a request that finds no room in its time is a failed call. It is bounded in time by a context that ends at three quarters of the time that the API
-// server says it will wait (the parameter "timeout"), so that a handler whose reads hang can still answer.
+// once: a request that finds no capacity in its time is a failed call. It is bounded in time by a context that ends at three quarters of the time that the API
+// server will wait (the parameter "timeout"), so that a handler whose reads hang can still respond.
 // A response has no Retry-After, which would make the API server's client try again within the same timeout.
 func Serve(name string, h admission.Handler) http.Handler {
 	return serve(name, maxRequestBytes, h)
@@ -97,7 +97,7 @@ type server struct {
 	log      logr.Logger
 	maxBytes int64
 	webhook  *admission.Webhook
-	// failures limits what any caller can have logged.
+	// failures limits the log lines that a client can cause.
 	failures flowcontrol.PassiveRateLimiter
 }
 
@@ -114,7 +114,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if _, err := w.Write(review); err != nil {
-		s.log.Error(err, "The answer was not delivered")
+		s.log.Error(err, "The response was not delivered")
 	}
 }
 
@@ -126,7 +126,7 @@ func couldNotTell(w http.ResponseWriter, err error) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusServiceUnavailable)
-	_ = json.NewEncoder(w).Encode(status) // a caller that has gone needs no answer
+	_ = json.NewEncoder(w).Encode(status) // a client that has disconnected needs no response
 }
 
 // budget is the time that a handler may take.
@@ -138,7 +138,7 @@ func budget(r *http.Request) time.Duration {
 	return timeout * 3 / 4
 }
 
-// review answers a request by an encoded AdmissionReview, or by an error if there is nothing to answer.
+// review responds to a request with an encoded AdmissionReview, or with an error if it is no review.
 func (s *server) review(ctx context.Context, w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if mediaType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || mediaType != "application/json" {
 		return nil, fmt.Errorf("the content type is %.80q, expected application/json", r.Header.Get("Content-Type"))
@@ -164,7 +164,7 @@ func (s *server) review(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	review.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind("AdmissionReview"))
 	encoded, err := json.Marshal(review)
 	if err != nil {
-		return nil, fmt.Errorf("encoding the answer: %w", err)
+		return nil, fmt.Errorf("encoding the response: %w", err)
 	}
 	return encoded, nil
 }

@@ -24,7 +24,7 @@ import (
 const reviewOfPod = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u1","operation":"CREATE"}}`
 
 // call sends a body to a handler behind a real HTTP server.
-func call(t *testing.T, h admission.Handler, contentType string, body io.Reader) (status int, header http.Header, answer []byte) {
+func call(t *testing.T, h admission.Handler, contentType string, body io.Reader) (status int, header http.Header, reply []byte) {
 	t.Helper()
 	server := httptest.NewServer(Serve("test", h))
 	defer server.Close()
@@ -33,22 +33,22 @@ func call(t *testing.T, h admission.Handler, contentType string, body io.Reader)
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	answer, err = io.ReadAll(response.Body)
+	reply, err = io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return response.StatusCode, response.Header, answer
+	return response.StatusCode, response.Header, reply
 }
 
 func handler(f func(context.Context, admission.Request) admission.Response) admission.Handler {
 	return admission.HandlerFunc(f)
 }
 
-func answering(r admission.Response) admission.Handler {
+func responding(r admission.Response) admission.Handler {
 	return handler(func(context.Context, admission.Request) admission.Response { return r })
 }
 
-func TestServeAnswersWithAReview(t *testing.T) {
+func TestServeRespondsWithAReview(t *testing.T) {
 	patched := admission.Patched("", jsonpatch.NewOperation("add", "/metadata/labels", map[string]string{"a": "b"}))
 	cases := map[string]struct {
 		response admission.Response
@@ -64,7 +64,7 @@ func TestServeAnswersWithAReview(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := reviewResponse(t, answering(tc.response))
+			got := reviewResponse(t, responding(tc.response))
 			if got.UID != "u1" || got.Allowed != tc.allowed || got.Result.Code != tc.code || string(got.Patch) != tc.patch {
 				t.Errorf("got %+v, want allowed %v, code %d, patch %s", got, tc.allowed, tc.code, tc.patch)
 			}
@@ -75,16 +75,16 @@ func TestServeAnswersWithAReview(t *testing.T) {
 	}
 }
 
-// reviewResponse wants an AdmissionReview for an answer.
+// reviewResponse expects an AdmissionReview as the response.
 func reviewResponse(t *testing.T, h admission.Handler) *admissionv1.AdmissionResponse {
 	t.Helper()
-	status, header, answer := call(t, h, "application/json; charset=utf-8", strings.NewReader(reviewOfPod))
+	status, header, reply := call(t, h, "application/json; charset=utf-8", strings.NewReader(reviewOfPod))
 	if status != http.StatusOK || header.Get("Content-Type") != "application/json" {
-		t.Fatalf("got HTTP %d of %q, want 200 of JSON; body %s", status, header.Get("Content-Type"), answer)
+		t.Fatalf("got HTTP %d of %q, want 200 of JSON; body %s", status, header.Get("Content-Type"), reply)
 	}
 	var review admissionv1.AdmissionReview
-	if err := json.Unmarshal(answer, &review); err != nil || review.Response == nil {
-		t.Fatalf("the answer %s is no AdmissionReview with a response: %v", answer, err)
+	if err := json.Unmarshal(reply, &review); err != nil || review.Response == nil {
+		t.Fatalf("the response %s is no AdmissionReview with a response: %v", reply, err)
 	}
 	if review.APIVersion != "admission.k8s.io/v1" || review.Kind != "AdmissionReview" {
 		t.Errorf("got %s of %s, want an AdmissionReview of v1", review.Kind, review.APIVersion)
@@ -93,7 +93,7 @@ func reviewResponse(t *testing.T, h admission.Handler) *admissionv1.AdmissionRes
 }
 
 func TestServeFailsTheCallWhenItCannotTell(t *testing.T) {
-	allowing := answering(admission.Allowed(""))
+	allowing := responding(admission.Allowed(""))
 	unencodable := admission.Patched("", jsonpatch.NewOperation("add", "/x", func() {}))
 	large := func() io.Reader {
 		return io.MultiReader(strings.NewReader(reviewOfPod), bytes.NewReader(bytes.Repeat([]byte(" "), maxRequestBytes)))
@@ -104,10 +104,10 @@ func TestServeFailsTheCallWhenItCannotTell(t *testing.T) {
 		body        io.Reader
 		want        string
 	}{
-		"the handler could not tell":           {handler: answering(CouldNotTell(errors.New("no quorum"))), want: "no quorum"},
-		"the handler says 500":                 {handler: answering(admission.Errored(500, errors.New("broken"))), want: "broken"},
+		"the handler could not decide":         {handler: responding(CouldNotTell(errors.New("no quorum"))), want: "no quorum"},
+		"the handler says 500":                 {handler: responding(admission.Errored(500, errors.New("broken"))), want: "broken"},
 		"the handler panics":                   {handler: handler(func(context.Context, admission.Request) admission.Response { panic("boom") }), want: "boom"},
-		"a patch that cannot be encoded":       {handler: answering(unencodable), want: "unable to encode"},
+		"a patch that cannot be encoded":       {handler: responding(unencodable), want: "unable to encode"},
 		"a body too large, of known length":    {handler: allowing, body: strings.NewReader(reviewOfPod + strings.Repeat(" ", maxRequestBytes)), want: "larger than"},
 		"a body too large, of unknown length":  {handler: allowing, body: large(), want: "larger than"},
 		"an empty body":                        {handler: allowing, body: strings.NewReader(""), want: "no AdmissionReview"},
@@ -125,16 +125,16 @@ func TestServeFailsTheCallWhenItCannotTell(t *testing.T) {
 			if tc.body != nil {
 				body = tc.body
 			}
-			status, header, answer := call(t, tc.handler, contentType, body)
+			status, header, reply := call(t, tc.handler, contentType, body)
 			if status != http.StatusServiceUnavailable || header.Get("Content-Type") != "application/json" || header.Get("Retry-After") != "" {
 				t.Errorf("got HTTP %d, headers %v, want 503, a Status and no Retry-After", status, header)
 			}
-			if !strings.Contains(string(answer), tc.want) {
-				t.Errorf("got %q, want it to say %q", answer, tc.want)
+			if !strings.Contains(string(reply), tc.want) {
+				t.Errorf("got %q, want %q in it", reply, tc.want)
 			}
 			var failed struct{ Kind, Status, Message string }
-			if err := json.Unmarshal(answer, &failed); err != nil || failed.Kind != "Status" || failed.Status != metav1.StatusFailure {
-				t.Errorf("the body is %s, %v, want a Status that the API server cannot take for an answer", answer, err)
+			if err := json.Unmarshal(reply, &failed); err != nil || failed.Kind != "Status" || failed.Status != metav1.StatusFailure {
+				t.Errorf("the body is %s, %v, want a Status that the API server cannot take for a review", reply, err)
 			}
 		})
 	}

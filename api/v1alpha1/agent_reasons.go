@@ -24,11 +24,11 @@ const (
 	ReasonContainerNotExited Reason = "ContainerNotExited"
 	// ReasonNetworkNamespaceOpen: the sandbox is not ready, but its network namespace, and so its address, still stands.
 	ReasonNetworkNamespaceOpen Reason = "NetworkNamespaceOpen"
-	// ReasonNetworkNamespaceUnknown: the sandbox is not ready, and the runtime did not say whether its network namespace is closed.
+	// ReasonNetworkNamespaceUnknown: the sandbox is not ready, and the runtime did not report whether its network namespace is closed.
 	ReasonNetworkNamespaceUnknown Reason = "NetworkNamespaceUnknown"
 	// ReasonSandboxListed: the sandbox is not ready, and for this runtime only absence from its list counts as gone.
 	ReasonSandboxListed Reason = "SandboxListed"
-	// ReasonSandboxNotSeen: this agent never saw the sandbox; it may be starting until sandboxCreationMax is over.
+	// ReasonSandboxNotSeen: this agent never saw the sandbox; it may be starting until sandboxCreationMax has passed.
 	ReasonSandboxNotSeen Reason = "SandboxNotSeen"
 	// ReasonSandboxOfThisNode: in a query to all nodes: this one had the sandbox, and is to be queried by its Node UID.
 	ReasonSandboxOfThisNode Reason = "SandboxOfThisNode"

@@ -74,7 +74,7 @@ type AllNodesResponse struct {
 	Claims []SandboxClaim `json:"claims,omitempty"`
 }
 
-// SandboxClaim says that a node has, or had, a sandbox.
+// SandboxClaim is the claim of a node that it has, or had, a sandbox.
 type SandboxClaim struct {
 	// SandboxID is the sandbox.
 	// +kubebuilder:validation:MaxLength=253

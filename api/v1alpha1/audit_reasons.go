@@ -15,7 +15,7 @@ const (
 	ReasonReservationOrphaned Reason = "ReservationOrphaned"
 	// ReasonAddressInTwoPools: two live pods have one address of one network, each from another pool.
 	ReasonAddressInTwoPools Reason = "AddressInTwoPools"
-	// ReasonSliceMoved: an entry stands in the pool of a node whose slice another node has by now, or nobody.
+	// ReasonSliceMoved: an entry stands in the pool of a node, but another node, or none, has the pool's slice now.
 	ReasonSliceMoved Reason = "SliceMoved"
 	// ReasonPodWithoutSlice: a pod's node has no slice of its network, so neither ADD nor DEL works for the pod.
 	ReasonPodWithoutSlice Reason = "PodWithoutSlice"
@@ -27,9 +27,9 @@ const (
 const (
 	// ReasonReservationCreated: a reservation was made for an address that a live pod uses.
 	ReasonReservationCreated Reason = "ReservationCreated"
-	// ReasonReservationGiven: a reservation of a pod that is gone was given to the live pod that uses the address.
+	// ReasonReservationGiven: a reservation of a deleted pod was given to the live pod that uses the address.
 	ReasonReservationGiven Reason = "ReservationGiven"
-	// ReasonReservationMarked: a reservation that stands for nothing was marked, so that no pod takes it over before it goes.
+	// ReasonReservationMarked: a reservation that stands for nothing was marked, so that no pod takes it over before it is removed.
 	ReasonReservationMarked Reason = "ReservationMarked"
 	// ReasonReservationRestored: a reservation that was marked has an entry again, and was given back to its pod.
 	ReasonReservationRestored Reason = "ReservationRestored"

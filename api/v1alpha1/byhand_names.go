@@ -4,9 +4,9 @@ package v1alpha1
 
 // The reasons of events about what a person does by hand (kubectl holdfast release and unhold).
 const (
-	// ReasonReleaseByHand: a person is about to release an address, and says why.
+	// ReasonReleaseByHand: a person is about to release an address, and gives the reason.
 	ReasonReleaseByHand Reason = "ReleaseByHand"
-	// ReasonReleasedByHand: the address went back to its pool by a person's hand.
+	// ReasonReleasedByHand: the address was released to its pool by a person.
 	ReasonReleasedByHand Reason = "ReleasedByHand"
 	// ReasonProtectionRemovedByUser: a user takes the finalizer off a pod that is being deleted (kubectl holdfast unhold).
 	ReasonProtectionRemovedByUser Reason = "ProtectionRemovedByUser"

@@ -50,7 +50,7 @@ type GuardedNodeSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	NodeName string `json:"nodeName"`
 	// Machines are the machines that reported under the Node UID, the newest first. A further one can report only after a machine was replaced
-	// and its Node object was kept. Where there is no room for a further one, no machine of the Node counts as gone.
+	// and its Node object was kept. If the list is full, no machine of the Node counts as gone.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
@@ -111,7 +111,7 @@ type GuardedMachine struct {
 type MachineGone struct {
 	// Since is when the manager found that no Node object reports the machine, or last observed its kubelet alive, by its own clock, rounded up to the second.
 	Since metav1.Time `json:"since"`
-	// LeaseRenewTime is what the Lease of the node (in kube-node-lease) said then, if there was one. It is compared, not reckoned with: the clocks of
+	// LeaseRenewTime is what the Lease of the node (in kube-node-lease) contained then, if there was one. It is compared, not reckoned with: the clocks of
 	// nodes differ.
 	// +optional
 	LeaseRenewTime *metav1.MicroTime `json:"leaseRenewTime,omitempty"`
@@ -129,6 +129,6 @@ func (m *GuardedMachine) Identity(uid types.UID) NodeIdentity {
 	return NodeIdentity{UID: uid, MachineID: m.MachineID, SystemUUID: m.SystemUUID, BootID: m.BootID}
 }
 
-// NodeObservationLease is the name of the Lease, in the manager's namespace, that says for how long Nodes have been observed without a gap:
+// NodeObservationLease is the name of the Lease, in the manager's namespace, that shows for how long Nodes have been observed without a gap:
 // acquireTime is when the present observation began, and renewTime when its last complete round began. It is renewed while a machine is gone.
 const NodeObservationLease = "holdfast-node-observation"

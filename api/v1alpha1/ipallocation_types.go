@@ -8,7 +8,7 @@ import (
 )
 
 // IPAllocation records the addresses that one pod UID holds, and what is known of the sandboxes that use them. Its
-// name is the pod UID, or "orphan-<sandbox ID>" for addresses whose owner nobody can tell.
+// name is the pod UID, or "orphan-<sandbox ID>" for addresses of an unknown owner.
 //
 // The manager alone writes it. The ordinary life of a pod writes no status.
 //
@@ -55,7 +55,7 @@ type IPAllocationSpec struct {
 	// PodName is the name of the pod, or of the podref of an orphan.
 	// +kubebuilder:validation:MaxLength=253
 	PodName string `json:"podName"`
-	// NodeName is the node to which the pod is bound; empty while nobody knows it.
+	// NodeName is the node to which the pod is bound; empty while it is unknown.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	NodeName string `json:"nodeName,omitempty"`
@@ -70,7 +70,7 @@ type IPAllocationSpec struct {
 	Kubelet *KubeletReport `json:"kubelet,omitempty"`
 
 	// AliveNodeUID is the UID of a Node object that was there before the pod ended: one that its machine had registered anew, and after
-	// which the pod was read and had not ended. An end under that Node object is its machine's word.
+	// which the pod was read and had not ended. A termination under that Node object was reported by its machine.
 	// +optional
 	AliveNodeUID types.UID `json:"aliveNodeUID,omitempty"`
 
@@ -86,7 +86,7 @@ type IPAllocationSpec struct {
 	// +kubebuilder:default={}
 	Sandboxes []SandboxRecord `json:"sandboxes"`
 
-	// SandboxesSeen says whether a sandbox may have had one of the addresses and be missing here; unset while no address was recorded.
+	// SandboxesSeen reports whether a sandbox may have had one of the addresses and be missing here; unset while no address was recorded.
 	// +optional
 	SandboxesSeen SandboxesSeen `json:"sandboxesSeen,omitempty"`
 
@@ -107,7 +107,7 @@ type IPAllocationSpec struct {
 	Addresses []AddressRecord `json:"addresses"`
 }
 
-// SandboxesSeen says how much of a pod's sandboxes the manager saw.
+// SandboxesSeen is how many of a pod's sandboxes the manager saw.
 //
 // +kubebuilder:validation:Enum=All;Some
 type SandboxesSeen string
@@ -123,7 +123,7 @@ const (
 
 // KubeletReport is the proven report of a kubelet that a pod ended.
 type KubeletReport struct {
-	// Ending says when, relative to the pod's deletion, the phase became terminal.
+	// Ending is when the phase became terminal, relative to the pod's deletion.
 	Ending KubeletEnding `json:"ending"`
 	// ObservedTime is when the controller first proved it, by the controller's clock.
 	ObservedTime metav1.Time `json:"observedTime"`
@@ -132,17 +132,17 @@ type KubeletReport struct {
 	// +optional
 	WrittenTime *metav1.Time `json:"writtenTime,omitempty"`
 	// Node is the Node object that stood from before the pod's end until the end was first proven, and the machine and boot that it
-	// showed then: whose kubelet wrote the end. It is unset while that cannot be shown, and it never changes, whatever registers later.
+	// showed then: the kubelet of that machine wrote the end. It is unset while that cannot be shown, and it never changes, even if another machine registers later.
 	// +optional
 	Node *NodeIdentity `json:"node,omitempty"`
 }
 
-// KubeletEnding tells how a kubelet ended a pod.
+// KubeletEnding is how a kubelet terminated a pod.
 //
 // +kubebuilder:validation:Enum=Finished;Completed;Rejected
 type KubeletEnding string
 
-// The endings that a kubelet can report. Terminal phases that somebody else wrote (PodGC, for one) are no ending.
+// The endings that a kubelet can report. Terminal phases that other clients wrote (such as PodGC) do not count.
 const (
 	// EndingFinished: terminal after deletionTimestamp was set; StopPodSandbox returned OK for every sandbox of the UID.
 	EndingFinished KubeletEnding = "Finished"
@@ -179,7 +179,7 @@ type SandboxRecord struct {
 	Node *NodeIdentity `json:"node,omitempty"`
 	// ObservedTime is when the controller first saw an entry of this sandbox.
 	ObservedTime metav1.Time `json:"observedTime"`
-	// Attribution says what ties this sandbox to the pod UID.
+	// Attribution is what ties this sandbox to the pod UID.
 	Attribution Attribution `json:"attribution"`
 	// PodUID is the pod UID with which the agent of its node saw the sandbox of an orphan; unset in the record of a pod, which has the UID for its name.
 	// +optional
@@ -275,7 +275,7 @@ const (
 	StateOrphaned AllocationState = "Orphaned"
 )
 
-// IsInUse says that nothing else is known than that the pod uses its addresses.
+// IsInUse reports whether the pod uses its addresses, as far as is known.
 func (s AllocationState) IsInUse() bool { return s == "" || s == StateInUse }
 
 // ReleasedCondition is the type of the record's condition that explains what a release waits for.

@@ -7,7 +7,7 @@ const (
 	Finalizer = "holdfast.dev/ip-allocation"
 
 	// GuardedLabel is on every pod that carries the finalizer, so that caches and webhooks select on the server.
-	// A pod that loses the label while the finalizer stands is relabelled, never taken for gone.
+	// A pod that loses the label while the finalizer stands is relabelled, never treated as deleted.
 	GuardedLabel = "holdfast.dev/guarded"
 	// GuardedLabelValue is the only value of GuardedLabel.
 	GuardedLabelValue = "true"
@@ -19,14 +19,14 @@ const (
 	// OptOutLabel on a namespace, set to GuardAnnotationOff, keeps all its new pods away from the webhook.
 	OptOutLabel = "holdfast.dev/guard"
 
-	// IPsReleasedCondition is the pod condition that says why a terminating pod is still held. It is written only
+	// IPsReleasedCondition is the pod condition that explains why a terminating pod is still held. It is written only
 	// when a pod waits longer than the ordinary path takes.
 	IPsReleasedCondition = "holdfast.dev/IPsReleased"
 
 	// TombstonePrefix is the namespace part of the podref that Holdfast writes into an IPAM entry while it releases
-	// it: "holdfast-releasing/<record name>". No pod can match it, so nobody inherits the entry in between.
+	// it: "holdfast-releasing/<record name>". No pod can match it, so no pod inherits the entry in between.
 	TombstonePrefix = "holdfast-releasing"
 
-	// OrphanPrefix starts the name of a record of addresses whose owner nobody can tell: "orphan-<sandbox ID>".
+	// OrphanPrefix starts the name of a record of addresses of an unknown owner: "orphan-<sandbox ID>".
 	OrphanPrefix = "orphan-"
 )

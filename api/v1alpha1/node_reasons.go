@@ -6,7 +6,7 @@ package v1alpha1
 const (
 	// ReasonNodeUIDMatches: every UID that the object carries is the live Node's.
 	ReasonNodeUIDMatches Reason = "NodeUIDMatches"
-	// ReasonStaleNodeUID: the object carries the UID of a Node that is gone, while another Node has the name.
+	// ReasonStaleNodeUID: the object carries the UID of a deleted Node, while another Node has the name.
 	ReasonStaleNodeUID Reason = "StaleNodeUID"
 	// ReasonNodeUIDMissing: the policy requires a UID, and the object carries none.
 	ReasonNodeUIDMissing Reason = "NodeUIDMissing"
@@ -14,18 +14,18 @@ const (
 	ReasonNodeNameMismatch Reason = "NodeNameMismatch"
 	// ReasonNodeMissing: there is no Node of that name.
 	ReasonNodeMissing Reason = "NodeMissing"
-	// ReasonNamesNoNode: the object speaks for no node; the policy has nothing to say.
+	// ReasonNamesNoNode: the object speaks for no node; the policy does not apply.
 	ReasonNamesNoNode Reason = "NamesNoNode"
-	// ReasonBeingDeleted: the object is being deleted; whoever cleans up behind it must be able to.
+	// ReasonBeingDeleted: the object is being deleted; the controller that cleans up after it must be able to.
 	ReasonBeingDeleted Reason = "BeingDeleted"
 	// ReasonOnlyRemovals: the write only drops owner references or finalizers, or unblocks their deletion.
 	ReasonOnlyRemovals Reason = "OnlyRemovals"
 	// ReasonExemptUser: the policy exempts the writer.
 	ReasonExemptUser Reason = "ExemptUser"
-	// ReasonNodeUnreadable: nobody can tell for which node the object speaks, because the field or expression of the policy
+	// ReasonNodeUnreadable: it is unknown for which node the object speaks, because the field or expression of the policy
 	// cannot be read from it.
 	ReasonNodeUnreadable Reason = "NodeUnreadable"
-	// ReasonPolicyGone: the policy was deleted; its webhook goes with it.
+	// ReasonPolicyGone: the policy was deleted; its webhook is deleted too.
 	ReasonPolicyGone Reason = "PolicyGone"
 )
 
@@ -46,7 +46,7 @@ const (
 	ReasonWebhookRejected Reason = "WebhookRejected"
 	// ReasonWebhookConfigured: the API server has the policy's webhook.
 	ReasonWebhookConfigured Reason = "WebhookConfigured"
-	// ReasonAwaitingCABundle: nobody has written an authority into the webhook yet; until then it fails open.
+	// ReasonAwaitingCABundle: the webhook has no CA bundle yet; until then it fails open.
 	ReasonAwaitingCABundle Reason = "AwaitingCABundle"
 	// ReasonWebhookContested: another writer keeps changing the policy's webhook; it is put back ever more slowly.
 	ReasonWebhookContested Reason = "WebhookContested"
@@ -64,14 +64,14 @@ const (
 
 // The reasons of events of the sweep and of the webhook controller.
 const (
-	// ReasonStaleNodeObject: an object speaks for a node whose Node is gone.
+	// ReasonStaleNodeObject: an object speaks for a node whose Node is deleted.
 	ReasonStaleNodeObject Reason = "StaleNodeObject"
-	// ReasonStaleNodeObjectDeleted: such an object was deleted, as the policy asks.
+	// ReasonStaleNodeObjectDeleted: such an object was deleted, as the policy configures.
 	ReasonStaleNodeObjectDeleted Reason = "StaleNodeObjectDeleted"
 	// ReasonStaleNodeObjectHeld: such an object is being deleted, and finalizers keep it.
 	ReasonStaleNodeObjectHeld Reason = "StaleNodeObjectHeld"
 	// ReasonNodeAddressConflict: one address or prefix is held under two live Nodes.
 	ReasonNodeAddressConflict Reason = "NodeAddressConflict"
-	// ReasonWebhookRestored: somebody changed the generated webhook configuration; it was put back.
+	// ReasonWebhookRestored: another client changed the generated webhook configuration; it was put back.
 	ReasonWebhookRestored Reason = "WebhookRestored"
 )

@@ -9,7 +9,7 @@ import (
 
 // The conditions of a NodeResourcePolicy.
 const (
-	// PolicyAccepted: the policy can work. If not, the reason and message say what is wrong with it.
+	// PolicyAccepted: the policy can work. If not, the reason and message explain what is wrong with it.
 	PolicyAccepted = "Accepted"
 	// PolicyEnforced: the API server has the policy's webhook, with an authority that it can trust.
 	PolicyEnforced = "Enforced"
@@ -36,7 +36,7 @@ type SweepStatus struct {
 	Time metav1.Time `json:"time"`
 	// Objects is how many objects speak for a node.
 	Objects int64 `json:"objects"`
-	// Stale is how many of them carry the UID of a Node that is gone.
+	// Stale is how many of them carry the UID of a deleted Node.
 	Stale int64 `json:"stale"`
 	// Unowned is how many carry no UID of a Node though the policy requires one, or one that contradicts itself.
 	Unowned int64 `json:"unowned"`
@@ -75,7 +75,7 @@ type StaleObject struct {
 	LiveUID types.UID `json:"liveUID,omitempty"`
 	// Reason is StaleNodeUID, NodeUIDMissing, NodeNameMismatch or NodeMissing.
 	Reason Reason `json:"reason"`
-	// Deleting says that the object is being deleted and that only its finalizers keep it.
+	// Deleting is true if the object is being deleted and only its finalizers keep it.
 	// +optional
 	Deleting bool `json:"deleting,omitempty"`
 	// Finalizers are what keeps it.

@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NodeResourcePolicy says which objects of a node-scoped resource speak for a node: only those that carry the UID of the
+// NodeResourcePolicy defines which objects of a node-scoped resource speak for a node: only those that carry the UID of the
 // live Node. It needs no code for a resource: admission, sweep and "manager wait-node-resource" follow the policy.
 //
 // +kubebuilder:object:root=true
@@ -47,35 +47,35 @@ type NodeResourcePolicySpec struct {
 	// Resource is the guarded resource.
 	Resource GuardedResource `json:"resource"`
 
-	// NodeName says where an object names its node; metadata.name without a word.
+	// NodeName is where an object names its node. Default: metadata.name.
 	// +optional
 	// +kubebuilder:default={}
 	NodeName NodeNameSource `json:"nodeName,omitempty"`
 
-	// NodeUID says where an object carries the UID of its Node.
+	// NodeUID defines where an object carries the UID of its Node.
 	// +optional
 	// +kubebuilder:default={}
 	NodeUID NodeUIDSource `json:"nodeUID,omitempty"`
 
-	// Action says what happens to a write of an object that does not carry the UID of the live Node: Deny refuses it, Warn
+	// Action defines what happens to a write of an object that does not carry the UID of the live Node: Deny refuses it, Warn
 	// lets it pass with a warning, Audit lets it pass with an audit annotation. All three are counted.
 	// +optional
 	// +kubebuilder:default=Deny
 	Action PolicyAction `json:"action,omitempty"`
 
-	// MissingNode says what happens to a write of an object whose node has no Node object: Allow, or Deny (as the action
-	// says). Allow is for resources that are there before their Node.
+	// MissingNode defines what happens to a write of an object whose node has no Node object: Allow, or Deny (treated by the
+	// action). Allow is for resources that exist before their Node.
 	// +optional
 	// +kubebuilder:default=Allow
 	MissingNode MissingNodeAction `json:"missingNode,omitempty"`
 
-	// FailurePolicy says what happens to a write that nobody can judge, because no manager answers or because it could not
+	// FailurePolicy defines what happens to a write that cannot be judged, because no manager responds or because it could not
 	// read the Node: Ignore lets it pass, and the sweep finds it later; Fail stops it.
 	// +optional
 	// +kubebuilder:default=Ignore
 	FailurePolicy PolicyFailure `json:"failurePolicy,omitempty"`
 
-	// TimeoutSeconds is how long the API server waits for an answer.
+	// TimeoutSeconds is how long the API server waits for a response.
 	// +optional
 	// +kubebuilder:default=2
 	// +kubebuilder:validation:Minimum=1
@@ -90,7 +90,7 @@ type NodeResourcePolicySpec struct {
 	// +kubebuilder:validation:items:MaxLength=512
 	ExemptUsers []string `json:"exemptUsers,omitempty"`
 
-	// Stale says what the sweep does with an object that carries the UID of a Node that is gone: Report, or Delete.
+	// Stale defines what the sweep does with an object that carries the UID of a deleted Node: Report, or Delete.
 	// +optional
 	// +kubebuilder:default=Report
 	Stale StaleAction `json:"stale,omitempty"`
@@ -136,16 +136,16 @@ type GuardedResource struct {
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:items:Pattern=`^(\*|v[0-9]+((alpha|beta)[0-9]*)?)$`
 	Versions []string `json:"versions,omitempty"`
-	// Status says whether writes of the subresource /status are judged too. To refuse them on a stale object is what stops
+	// Status defines whether writes of the subresource /status are judged too. To refuse them on a stale object is what stops
 	// a hand-out of addresses. Default: true.
 	// +optional
 	// +kubebuilder:default=true
 	Status *bool `json:"status,omitempty"`
 }
 
-// NodeNameSource says where an object names its node. Without a field it is metadata.name. An object for which it gives the
-// empty string speaks for no node, and the policy has nothing to say of it. A field has its name in one version of the
-// resource: resource.versions has to say in which.
+// NodeNameSource defines where an object names its node. Without a field it is metadata.name. An object for which it gives the
+// empty string speaks for no node, and the policy does not apply to it. A field has its name in one version of the
+// resource, which resource.versions has to name.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.fieldPath) && has(self.expression))",message="give fieldPath or expression, or neither for metadata.name"
 // +kubebuilder:validation:XValidation:rule="!has(self.fieldPath) || !(self.fieldPath in ['metadata', 'kind', 'apiVersion', 'spec', 'status'])",message="fieldPath leads to a string below spec, status or data, or to a field of the object itself that is none of metadata, kind, apiVersion, spec and status"
@@ -167,9 +167,9 @@ type NodeNameSource struct {
 	Expression string `json:"expression,omitempty"`
 }
 
-// NodeUIDSource says where an object carries the UID of its Node: in owner references to v1 Nodes, or in an annotation.
+// NodeUIDSource defines where an object carries the UID of its Node: in owner references to v1 Nodes, or in an annotation.
 type NodeUIDSource struct {
-	// Presence says whether an object without a UID is a mistake: Required, or IfPresent (what is not there is not judged).
+	// Presence defines whether an object without a UID is a mistake: Required, or IfPresent (what is not there is not judged).
 	// +optional
 	// +kubebuilder:default=Required
 	Presence UIDPresence `json:"presence,omitempty"`
@@ -181,7 +181,7 @@ type NodeUIDSource struct {
 	Annotation string `json:"annotation,omitempty"`
 }
 
-// UIDPresence says whether an object has to carry the UID of its Node.
+// UIDPresence defines whether an object has to carry the UID of its Node.
 //
 // +kubebuilder:validation:Enum=Required;IfPresent
 type UIDPresence string
@@ -215,7 +215,7 @@ const (
 	MissingNodeDeny  MissingNodeAction = "Deny"
 )
 
-// PolicyFailure is what happens to a write that nobody can judge.
+// PolicyFailure is what happens to a write that cannot be judged.
 //
 // +kubebuilder:validation:Enum=Ignore;Fail
 type PolicyFailure string

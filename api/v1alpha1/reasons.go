@@ -2,7 +2,7 @@
 
 package v1alpha1
 
-// Reason says in one PascalCase word why an address is held or let go. The same constant stands in the event, the
+// Reason is why an address is held or released, as one PascalCase word. The same constant stands in the event, the
 // pod condition, the record's condition, the metric and the log line.
 type Reason string
 
@@ -20,7 +20,7 @@ const (
 	ReasonKubeletNotFinished Reason = "KubeletNotFinished"
 	// ReasonNodeUnreachable: the Node is not Ready and has no out-of-service taint.
 	ReasonNodeUnreachable Reason = "NodeUnreachable"
-	// ReasonNodeGone: the Node object is gone; waiting for nodeGoneDelay, or held by choice.
+	// ReasonNodeGone: the Node object is deleted; waiting for nodeGoneDelay, or held by choice.
 	ReasonNodeGone Reason = "NodeGone"
 	// ReasonNodeReplaced: another machine has the node's name.
 	ReasonNodeReplaced Reason = "NodeReplaced"
@@ -28,11 +28,11 @@ const (
 	ReasonNodeReregistered Reason = "NodeReregistered"
 	// ReasonNodeRebooted: the machine booted again since the sandbox was recorded.
 	ReasonNodeRebooted Reason = "NodeRebooted"
-	// ReasonMachineUnknown: nobody recorded which machine ran the sandbox, and the Node of today may be another one.
+	// ReasonMachineUnknown: no record names the machine that ran the sandbox, and the Node of today may be another one.
 	ReasonMachineUnknown Reason = "MachineUnknown"
 	// ReasonAwaitingNodeResponse: an agent was queried about a sandbox and has not responded.
 	ReasonAwaitingNodeResponse Reason = "AwaitingNodeResponse"
-	// ReasonSandboxRunning: the node's agent says that the sandbox is not gone.
+	// ReasonSandboxRunning: the node's agent reports that the sandbox is not gone.
 	ReasonSandboxRunning Reason = "SandboxRunning"
 	// ReasonSandboxUnconfirmed: the kubelet finished the pod, but nothing yet ties this sandbox ID to it; waiting for
 	// sandboxCreationMax without a change.
@@ -52,7 +52,7 @@ const (
 	ReasonReleaseFailed Reason = "ReleaseFailed"
 	// ReasonUnprotectFailed: the finalizer could not be taken off; it is tried again.
 	ReasonUnprotectFailed Reason = "UnprotectFailed"
-	// ReasonAddressKept: the pod object is gone and its sandbox is not proven gone; a tombstone keeps the address from other pods.
+	// ReasonAddressKept: the pod object is deleted and its sandbox is not proven gone; a tombstone keeps the address from other pods.
 	ReasonAddressKept Reason = "AddressKept"
 	// ReasonProtectedAgain: a pod that holds an address, or may get one, had the label without the finalizer, or had lost it, and has it again.
 	ReasonProtectedAgain Reason = "ProtectedAgain"
@@ -66,7 +66,7 @@ const (
 	ReasonPodCompleted Reason = "PodCompleted"
 	// ReasonSandboxGone: the node's agent has shown the sandbox to be gone.
 	ReasonSandboxGone Reason = "SandboxGone"
-	// ReasonNodeOutOfService: the Node is tainted out-of-service and not Ready: an administrator's word.
+	// ReasonNodeOutOfService: the Node has the out-of-service taint and is not Ready: an administrator declared it off.
 	ReasonNodeOutOfService Reason = "NodeOutOfService"
 	// ReasonNeverScheduled: the pod was never bound to a node.
 	ReasonNeverScheduled Reason = "NeverScheduled"
@@ -74,7 +74,7 @@ const (
 	ReasonNoIPsHeld Reason = "NoIPsHeld"
 	// ReasonNotGuarded: every network of the pod is provably outside what the backends manage.
 	ReasonNotGuarded Reason = "NotGuarded"
-	// ReasonIPsReleased: every address of the pod went back to its pool.
+	// ReasonIPsReleased: every address of the pod was released to its pool.
 	ReasonIPsReleased Reason = "IPsReleased"
 )
 

@@ -2,7 +2,7 @@
 
 package v1alpha1
 
-// The reasons for which admission refuses that somebody else gives an address back, beside those of a wait.
+// The reasons for which admission refuses that another client releases an address, beside those of a wait.
 const (
 	// ReasonRecordHolds: a record still holds that pool, address and sandbox; Holdfast itself releases it.
 	ReasonRecordHolds Reason = "RecordHolds"
@@ -21,7 +21,7 @@ const (
 	// ReasonPodGone: no pod of that name exists, and no record holds the address.
 	ReasonPodGone Reason = "PodGone"
 	// ReasonNoSuchAddress: the offset stands for no address; the IPAM drops it with its next allocation, and a refused
-	// allocation is answered with an address that nobody recorded.
+	// allocation then returns an address that has no entry.
 	ReasonNoSuchAddress Reason = "NoSuchAddress"
 	// ReasonNotHeld: no pool holds the address of a reservation for its pod.
 	ReasonNotHeld Reason = "NotHeld"

@@ -14,15 +14,15 @@ const MaxRepairs = 10
 type Repair struct {
 	// Time is when it came to this result, by the controller's clock.
 	Time metav1.Time `json:"time"`
-	// Kind says what was found: the reason of the event, for example ReservationMissing.
+	// Kind is what was found: the reason of the event, for example ReservationMissing.
 	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind"`
 	// Address is the address in canonical text form, without prefix length.
 	// +kubebuilder:validation:MaxLength=45
 	Address string `json:"address"`
-	// Result says what became of it.
+	// Result is the outcome of the repair.
 	Result RepairResult `json:"result"`
-	// Message says what was found and what was done, or what it waits for.
+	// Message describes what was found and what was done, or what it waits for.
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message"`
 }

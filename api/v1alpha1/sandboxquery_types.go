@@ -26,9 +26,9 @@ type SandboxQuery struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	BootID string `json:"bootID,omitempty"`
-	// Purpose says what a response is for.
+	// Purpose is what a response is for.
 	Purpose QueryPurpose `json:"purpose"`
-	// OutOfService says that the Node was tainted out-of-service and not Ready when the query was made. A DoNotRelease to it wins over the taint.
+	// OutOfService is true if the Node had the out-of-service taint and was not Ready when the query was made. A DoNotRelease to it wins over the taint.
 	// +optional
 	OutOfService bool `json:"outOfService,omitempty"`
 	// Time is when the query was made, by the manager's clock.
@@ -90,5 +90,5 @@ const (
 	VerdictDoNotRelease    Verdict = "DoNotRelease"
 )
 
-// RespondingCondition is the type of the condition of a GuardedNode with which its agent says whether it responds to queries, and why not.
+// RespondingCondition is the type of the condition of a GuardedNode with which its agent reports whether it responds to queries, and why not.
 const RespondingCondition = "Responding"

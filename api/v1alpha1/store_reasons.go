@@ -19,7 +19,7 @@ const (
 	ReasonStoreUnreadable Reason = "StoreUnreadable"
 	// ReasonStoreBroken: a store of the node has something in it that its IPAM does not write.
 	ReasonStoreBroken Reason = "StoreBroken"
-	// ReasonStoreVersionUnknown: a store of the node says that it has a form that Holdfast does not know.
+	// ReasonStoreVersionUnknown: a store of the node has a version that Holdfast does not support.
 	ReasonStoreVersionUnknown Reason = "StoreVersionUnknown"
 )
 

@@ -16,7 +16,7 @@ func newCommand() *cobra.Command {
 	run := &runOptions{}
 	root := &cobra.Command{
 		Use:   "agent",
-		Short: "Say whether a sandbox of this node is gone",
+		Short: "Report whether a sandbox of this node is gone",
 		Long: `Holdfast's agent runs on every node. It responds to the manager's queries whether a pod
 sandbox is gone, from a complete list of the node's container runtime and nothing else.
 

@@ -26,7 +26,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/sandbox/cri"
 )
 
-// nodeNameVariable tells a pod the name of its node (fieldRef spec.nodeName).
+// nodeNameVariable holds the name of the pod's node (fieldRef spec.nodeName).
 const nodeNameVariable = "NODE_NAME"
 
 type runOptions struct {
@@ -45,7 +45,7 @@ func (o *runOptions) run(ctx context.Context) error {
 		return err
 	}
 	if o.nodeName == "" {
-		return errors.New("the agent was not told on which node it runs: give --node-name, or $" + nodeNameVariable + " from spec.nodeName of its pod")
+		return errors.New("the agent does not know on which node it runs: set --node-name, or $" + nodeNameVariable + " from spec.nodeName of its pod")
 	}
 	logger := o.Logger()
 	logger.Info("Starting", "version", describeVersion(), "node", o.nodeName)
@@ -56,7 +56,7 @@ func (o *runOptions) run(ctx context.Context) error {
 	return o.serve(ctx, rest.AddUserAgent(restConfig, agent.Name), c, logger)
 }
 
-// serve runs the agent beside its metrics and probes until ctx ends.
+// serve runs the agent beside its metrics and probes until ctx is done.
 func (o *runOptions) serve(ctx context.Context, restConfig *rest.Config, c *configv1alpha1.AgentConfiguration, logger logr.Logger) error {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))

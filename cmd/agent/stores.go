@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/sandbox"
 )
 
-// speaker says in which pod the agent runs and for which Node it may speak.
+// speaker is the pod in which the agent runs and the Node for which it may report.
 type speaker interface {
 	Self() (podUID, nodeUID types.UID)
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/uninstall"
 )
 
-// The exit codes. Anything else that goes wrong is failedCode.
+// The exit codes. Any other failure is failedCode.
 const (
 	failedCode   = 1
 	timedOutCode = 3
 	stoppedCode  = 4
 )
 
-// exitCode says an error to the user and gives the code to end with. Whoever sends a signal to a wait knows why.
+// exitCode prints an error and returns the exit code. A wait that a signal ended needs no explanation.
 func exitCode(w io.Writer, err error) int {
 	if errors.Is(err, nodewait.ErrStopped) {
 		return stoppedCode

@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// namespaceVariable tells a pod its own namespace (config/manager/deployment.yaml).
+	// namespaceVariable holds the pod's own namespace (config/manager/deployment.yaml).
 	namespaceVariable = "POD_NAMESPACE"
 
-	// drainPeriod gives connections that are in use an answer to end with, after the manifest's preStop sleep has given
-	// the API server time to see that the endpoint is gone.
+	// drainPeriod gives connections that are in use a last response, after the manifest's preStop sleep has given
+	// the API server time to see that the endpoint is removed.
 	drainPeriod = 5 * time.Second
 )
 

@@ -18,15 +18,15 @@ It stops the manager; removes what protects pods, and every webhook; reads all p
 takes the finalizer holdfast.dev/ip-allocation off (no other finalizer, and only from the pod
 of that UID) until two reads, --pass-interval apart, found none; lists the entries that stay
 in the IPAM with no pod behind them; and removes policies, records, CustomResourceDefinitions,
-roles, certificates and the namespace. Each step says what it found. It can be stopped
+roles, certificates and the namespace. Each step prints what it found. It can be stopped
 anywhere, and run again.
 
-It releases no address. A pod that was held because its node is silent may still run there
+It releases no address. A pod that was held because its node does not respond may still run there
 with its address, and Holdfast does not wait for it any more.
 
 Exit codes:
   0  proven, and nothing is left (or a dry run that could read everything)
-  1  wrong flags, no consent, or another error; it says whether it was proven before
+  1  wrong flags, no consent, or another error; the error names whether it was proven before
   3  the time-out is over
   4  stopped by a signal`
 

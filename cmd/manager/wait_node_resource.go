@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// nodeNameVariable tells a pod the name of its node (fieldRef spec.nodeName).
+	// nodeNameVariable holds the name of the pod's node (fieldRef spec.nodeName).
 	nodeNameVariable = "NODE_NAME"
 
 	defaultWait = 10 * time.Minute
@@ -50,14 +50,14 @@ The account needs these verbs; discovery is open to every account:
   noderesourcepolicies.holdfast.dev    get           (with --policy)
   the resource                         get, watch    (with --namespace, or cluster-scoped)
                                        list, watch   (in all namespaces, or where the policy
-                                                     finds an object by what it says)
-Without watch it is slower, and says so. Where an object is found by a field that the API
+                                                     finds an object by its content)
+Without watch it is slower, and prints that. Where an object is found by a field that the API
 server cannot select by, every look reads all objects: give --name then, if you can.
 
 Exit codes:
   0  ready
   1  wrong flags, or another error that waiting does not mend
-  3  the time-out is over; the last line says what was missing, and what to do
+  3  the time-out is over; the last line names what was missing, and what to do
   4  stopped by a signal`
 
 const waitExample = `  # As an init container (spec.nodeName as $NODE_NAME), by a NodeResourcePolicy
@@ -100,7 +100,7 @@ func newWaitNodeResourceCommand() *cobra.Command {
 }
 
 func (o *waitOptions) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.policy, "policy", "", "`name` of the NodeResourcePolicy that says which resource it is and where an object has its node's name and UID")
+	flags.StringVar(&o.policy, "policy", "", "`name` of the NodeResourcePolicy that defines which resource it is and where an object has its node's name and UID")
 	flags.StringVar(&o.resource, "resource", "", "the resource without a policy: `plural.version.group`, or plural.group for the version that the API server prefers")
 	flags.StringVar(&o.uidAnnotation, "uid-annotation", "", "with --resource: `key` of the annotation with the Node's UID; otherwise the owner references have it")
 	flags.StringVar(&o.node, "node", os.Getenv(nodeNameVariable), "`name` of the node; otherwise $"+nodeNameVariable)
@@ -143,10 +143,10 @@ func (o *waitOptions) complete() (nodewait.Options, error) {
 	}
 	var mistakes []error
 	if (o.policy == "") == (o.resource == "") {
-		mistakes = append(mistakes, errors.New("give --policy or --resource: one of them says what is waited for"))
+		mistakes = append(mistakes, errors.New("give --policy or --resource: one of them defines the object to wait for"))
 	}
 	if o.uidAnnotation != "" && o.resource == "" {
-		mistakes = append(mistakes, errors.New("--uid-annotation goes with --resource: a policy says itself where the UID is"))
+		mistakes = append(mistakes, errors.New("--uid-annotation needs --resource: a policy itself defines where the UID is"))
 	}
 	if o.node == "" {
 		mistakes = append(mistakes, fmt.Errorf("give --node, or set $%s from the pod's spec.nodeName", nodeNameVariable))

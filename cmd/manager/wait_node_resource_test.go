@@ -39,7 +39,7 @@ func TestWaitNodeResourceNamesEveryWrongFlag(t *testing.T) {
 		},
 		"an annotation beside a policy": {
 			args: []string{"--policy", "p", "--node", "n", "--uid-annotation", "a/b"},
-			want: []string{"--uid-annotation goes with --resource"},
+			want: []string{"--uid-annotation needs --resource"},
 		},
 		"a machine ID that says nothing": {
 			args: []string{"--policy", "p", "--node", "n", "--machine-id-file", empty},

@@ -33,17 +33,17 @@ import (
 const (
 	// auditInterval is how often the records are compared when nothing changes. A shorter Options.Interval shortens it.
 	auditInterval = 10 * time.Minute
-	// heldSoon is for how long the next audit of a finding that is held comes soon: what holds it may end, and that changes no pool.
+	// heldSoon is how long a held finding is audited again soon: what holds it may end without a change of a pool.
 	heldSoon = time.Hour
 	// auditDelay gathers changes of pools: each audit lists all reservations.
 	auditDelay = time.Minute
-	// auditTold bounds how many findings one audit reads live; the next goes on.
-	auditTold = 50
+	// confirmedPerAudit bounds how many findings one audit reads live; the next audit continues.
+	confirmedPerAudit = 50
 )
 
 // Options configure the audit.
 type Options struct {
-	// Rules say which pods are protected.
+	// Rules define which pods are protected.
 	Rules protection.Rules
 	// ReleaseDelay is how long a finding stands before it is confirmed and reported.
 	ReleaseDelay time.Duration
@@ -54,7 +54,7 @@ type Options struct {
 	// Pod and Node are the facts of a pod that was read live, and of a node, which is read live, as releases are decided on.
 	Pod  func(ctx context.Context, pod *corev1.Pod) release.Pod
 	Node func(ctx context.Context, name string) release.Fact[release.Node]
-	// LookAt has the orphan controller look at a sandbox, and Scheduled are the sandboxes that it will look at.
+	// LookAt makes the orphan controller examine a sandbox, and Scheduled are the sandboxes that it will look at.
 	LookAt    func(sandbox string)
 	Scheduled func() []string
 }
@@ -62,7 +62,7 @@ type Options struct {
 // auditor compares an IPAM's records with each other and with what live pods show, reports contradictions, and repairs what can be
 // repaired: observe, compare, confirm live, repair, record.
 //
-// A finding stands for ReleaseDelay before it is looked at again, live, and told once. So an ADD or a DEL in between is none.
+// A finding stands for ReleaseDelay before it is looked at again, live, and reported once. So an ADD or a DEL in between is none.
 type auditor struct {
 	// client reads the cache and writes records, live reads the API server.
 	client   client.Client
@@ -76,8 +76,8 @@ type auditor struct {
 	writes   flowcontrol.RateLimiter
 	// failures are the audits in a row that have failed.
 	failures int
-	// unsaid are the lines about repairs that records do not have yet.
-	unsaid unsaidLines
+	// unreported are the lines about repairs that records do not have yet.
+	unreported unreportedLines
 	// unread is the last call that gave no fact to decide about the present repair.
 	unread error
 }
@@ -85,9 +85,9 @@ type auditor struct {
 // knownFinding is a finding of the last audit.
 type knownFinding struct {
 	ipamaudit.Finding
-	since time.Time
-	told  bool
-	// tried is when a repair was last thought about; the last outcome was said already. soon: the next audit can tell more.
+	since    time.Time
+	reported bool
+	// tried is when a repair was last considered; outcome is the last one reported. soon: the next audit may know more.
 	tried   time.Time
 	outcome outcome
 	soon    bool
@@ -146,7 +146,7 @@ func (a *auditor) interval() time.Duration {
 	if sweep := a.options.Interval; sweep > 0 {
 		interval = min(interval, sweep)
 	}
-	if slices.ContainsFunc(a.known, func(k *knownFinding) bool { return !k.told || k.soon }) || !a.backend.HasSynced() {
+	if slices.ContainsFunc(a.known, func(k *knownFinding) bool { return !k.reported || k.soon }) || !a.backend.HasSynced() {
 		interval = min(interval, max(a.options.ReleaseDelay, time.Second))
 	}
 	if a.failures > 0 {
@@ -180,7 +180,7 @@ func (a *auditor) pause(ctx context.Context) bool {
 
 func (a *auditor) audit(ctx context.Context) error {
 	err := a.compare(ctx)
-	return errors.Join(err, a.sayUnsaid(ctx))
+	return errors.Join(err, a.writeUnreported(ctx))
 }
 
 func (a *auditor) compare(ctx context.Context) error {
@@ -196,7 +196,7 @@ func (a *auditor) compare(ctx context.Context) error {
 	for _, kind := range ipamaudit.Kinds {
 		standing := 0
 		for _, k := range a.known {
-			if k.told && k.Kind == kind {
+			if k.reported && k.Kind == kind {
 				standing++
 			}
 		}
@@ -223,7 +223,7 @@ func (a *auditor) remember(found []ipamaudit.Finding) {
 	a.known = known
 }
 
-// confirm looks again at what has stood long enough, live, tells what is still so, and thinks about its repair.
+// confirm reads findings that have stood long enough again, live, reports those that still stand, and considers their repair.
 func (a *auditor) confirm(ctx context.Context) error {
 	due := a.due()
 	if len(due) == 0 {
@@ -239,44 +239,44 @@ func (a *auditor) confirm(ctx context.Context) error {
 		k.tried = a.clock.Now()
 		i := slices.IndexFunc(found, k.IsSame)
 		if i < 0 {
-			k.since, k.told = a.clock.Now(), false
+			k.since, k.reported = a.clock.Now(), false
 			continue
 		}
 		k.Finding = found[i]
-		if !k.told {
-			k.told = true
-			a.tell(ctx, k.Finding)
+		if !k.reported {
+			k.reported = true
+			a.report(ctx, k.Finding)
 		}
 		standing = append(standing, k)
 	}
 	return a.repair(ctx, standing)
 }
 
-// due are the findings that have stood for long enough: those that nobody was told of, then those whose repair was thought about
+// due are the findings that have stood for long enough: those that are not reported yet, then those whose repair was considered
 // the longest ago.
 func (a *auditor) due() []*knownFinding {
 	var due []*knownFinding
 	for _, k := range a.known {
-		if a.clock.Since(k.since) >= a.options.ReleaseDelay && !a.isSaid(k) {
+		if a.clock.Since(k.since) >= a.options.ReleaseDelay && !a.isReported(k) {
 			due = append(due, k)
 		}
 	}
 	slices.SortStableFunc(due, func(x, y *knownFinding) int { return x.tried.Compare(y.tried) })
-	return due[:min(len(due), auditTold)]
+	return due[:min(len(due), confirmedPerAudit)]
 }
 
-// isSaid: everything has been said of a finding, and nothing is to be written.
-func (a *auditor) isSaid(k *knownFinding) bool {
-	return k.told && k.outcome.result != "" && (!a.options.Repair || !ipamrepair.Writes(k.Kind))
+// isReported: a finding is fully reported, and nothing is to be written.
+func (a *auditor) isReported(k *knownFinding) bool {
+	return k.reported && k.outcome.result != "" && (!a.options.Repair || !ipamrepair.Writes(k.Kind))
 }
 
-// tell reports a finding on the pod; or, where no live one has to do with it, on the reservation or the pool.
-func (a *auditor) tell(ctx context.Context, finding ipamaudit.Finding) {
+// report emits an event on the pod or, if no live pod is involved, on the reservation or the pool.
+func (a *auditor) report(ctx context.Context, finding ipamaudit.Finding) {
 	message := finding.Message()
 	if finding.Kind == v1alpha1.ReasonEntryUnaccounted {
 		a.options.LookAt(finding.SandboxID)
 	}
-	if _, marked := ipam.ReservationOwner(finding.PodRef); !marked { // that was told before its mark
+	if _, marked := ipam.ReservationOwner(finding.PodRef); !marked { // the finding was reported before its mark
 		a.recorder.Eventf(a.about(finding), nil, corev1.EventTypeWarning, string(finding.Kind), "Audit", "%s", message)
 	}
 	log.FromContext(ctx).Info("The IPAM's records contradict themselves", "backend", a.backend.Name(), "kind", finding.Kind, "finding", message)

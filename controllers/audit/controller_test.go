@@ -44,7 +44,7 @@ type auditedPool struct {
 	// divided are the slices; slicedBy is the object that divides the network "ns/wb".
 	divided  []*ipam.SlicePool
 	slicedBy string
-	// writeErr is the answer to every write; wrote are those that were made.
+	// writeErr is the result of every write; wrote are those that were made.
 	writeErr error
 	wrote    []string
 }
@@ -209,7 +209,7 @@ func drained(r *events.FakeRecorder) (all []string) {
 	}
 }
 
-func TestAuditTellsWhatStandsLive(t *testing.T) {
+func TestAuditReportsWhatStandsLive(t *testing.T) {
 	reserved := []ipam.Reservation{{Name: "kube-system/10.0.0.1", PodRef: "ns/web", Interface: "net1"}}
 	for name, test := range map[string]struct {
 		prepare func(*auditedPool)
@@ -241,22 +241,22 @@ func TestAuditTellsWhatStandsLive(t *testing.T) {
 			if err := a.audit(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if said := drained(recorder); len(said) > 0 {
-				t.Errorf("told before it stood for %s: %q", auditedDelay, said)
+			if got := drained(recorder); len(got) > 0 {
+				t.Errorf("reported before it stood for %s: %q", auditedDelay, got)
 			}
 			clock.SetTime(clock.Now().Add(auditedDelay))
 			if err := a.audit(t.Context()); (err != nil) != test.err {
 				t.Fatalf("error: %v, expected one: %t", err, test.err)
 			}
-			said := drained(recorder)
-			if test.want == "" && len(said) > 0 || test.want != "" && (len(said) != 1 || !strings.Contains(said[0], string(test.want))) {
-				t.Errorf("told %q, expected one about %q", said, test.want)
+			got := drained(recorder)
+			if test.want == "" && len(got) > 0 || test.want != "" && (len(got) != 1 || !strings.Contains(got[0], string(test.want))) {
+				t.Errorf("reported %q, expected one about %q", got, test.want)
 			}
 		})
 	}
 }
 
-func TestAuditTellsOnceAndTakesBack(t *testing.T) {
+func TestAuditReportsOnceAndTakesBack(t *testing.T) {
 	pool := &auditedPool{}
 	a, clock, recorder := audited(t, pool, nil)
 	standing := func() float64 { return inconsistencies(t, v1alpha1.ReasonEntryMissing) }
@@ -266,16 +266,16 @@ func TestAuditTellsOnceAndTakesBack(t *testing.T) {
 		}
 		clock.SetTime(clock.Now().Add(auditedDelay))
 	}
-	if said := drained(recorder); len(said) != 1 || standing() != 1 {
-		t.Errorf("told %q, and the metric is %v; expected one event, and 1", said, standing())
+	if got := drained(recorder); len(got) != 1 || standing() != 1 {
+		t.Errorf("reported %q, and the metric is %v; expected one event, and 1", got, standing())
 	}
 	pool.set(true, entryOfWeb())
 	pool.reservations = []ipam.Reservation{{Name: "kube-system/10.0.0.1", PodRef: "ns/web", Interface: "net1"}}
 	if err := a.audit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if said := drained(recorder); len(said) != 0 || standing() != 0 || len(a.known) != 0 {
-		t.Errorf("once it is in order: told %q, the metric is %v, %d are known", said, standing(), len(a.known))
+	if got := drained(recorder); len(got) != 0 || standing() != 0 || len(a.known) != 0 {
+		t.Errorf("once it is in order: reported %q, the metric is %v, %d are known", got, standing(), len(a.known))
 	}
 }
 
@@ -309,8 +309,8 @@ func TestAuditWritesNothing(t *testing.T) {
 		}
 		clock.SetTime(clock.Now().Add(auditedDelay))
 	}
-	if said := drained(recorder); len(said) != 1 || len(pool.wrote) != 0 || !slices.Equal(pool.entries, []ipam.Entry{entryOfWeb()}) {
-		t.Errorf("told %q, wrote %v", said, pool.wrote)
+	if got := drained(recorder); len(got) != 1 || len(pool.wrote) != 0 || !slices.Equal(pool.entries, []ipam.Entry{entryOfWeb()}) {
+		t.Errorf("reported %q, wrote %v", got, pool.wrote)
 	}
 }
 

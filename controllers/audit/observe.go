@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
 )
 
-// observe reads pods and pools from the cache, and the reservations, which nobody caches, live and last: whereabouts writes
+// observe reads pods and pools from the cache, and the reservations, which are not cached, live and last: whereabouts writes
 // an entry first and its reservation second.
 func (a *auditor) observe(ctx context.Context) (ipamaudit.Facts, error) {
 	var pods corev1.PodList

@@ -21,11 +21,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
 )
 
-// maxUnsaid bounds the lines that wait: some MiB, and a thousand repairs while no record could be written.
-const maxUnsaid = 1000
+// maxUnreported bounds the lines that wait: some MiB, and a thousand repairs while no record could be written.
+const maxUnreported = 1000
 
-// unsaid is a line about a repair that not every record which it is about has yet.
-type unsaid struct {
+// unreported is a line about a repair that not every record which it is about has yet.
+type unreported struct {
 	finding ipamaudit.Finding
 	line    v1alpha1.Repair
 	// records are those that do not have it yet; they are looked for once, and known from then on.
@@ -33,13 +33,13 @@ type unsaid struct {
 	known   bool
 }
 
-// unsaidLines are in the order in which they have to be said.
-type unsaidLines []unsaid
+// unreportedLines are in the order in which they have to be written.
+type unreportedLines []unreported
 
-// add puts a line last. Where there are too many the oldest goes, as it does in a record that has too many.
-func (l *unsaidLines) add(u unsaid) {
+// add puts a line last. If there are too many, the oldest is dropped, as in a record.
+func (l *unreportedLines) add(u unreported) {
 	*l = append(*l, u)
-	if more := len(*l) - maxUnsaid; more > 0 {
+	if more := len(*l) - maxUnreported; more > 0 {
 		*l = slices.Delete(*l, 0, more)
 	}
 }
@@ -53,25 +53,25 @@ func (a *auditor) lineOf(f ipamaudit.Finding, o outcome) v1alpha1.Repair {
 	return line
 }
 
-// sayUnsaid writes lines into the records that their findings are about: that of the pod, or those that have the address in the
+// writeUnreported writes lines into the records that their findings are about: that of the pod, or those that have the address in the
 // pool. A pod without a record holds nothing that one could be about. What could not be written stays for the next audit; a record
-// that did not get a line gets no later one before it.
-func (a *auditor) sayUnsaid(ctx context.Context) error {
+// that lacks a line gets no later one first.
+func (a *auditor) writeUnreported(ctx context.Context) error {
 	var failures []error
 	behind := sets.New[string]()
-	left := make(unsaidLines, 0, len(a.unsaid))
-	for _, u := range a.unsaid {
-		failures = append(failures, a.say(ctx, &u, behind))
+	left := make(unreportedLines, 0, len(a.unreported))
+	for _, u := range a.unreported {
+		failures = append(failures, a.writeLine(ctx, &u, behind))
 		if !u.known || len(u.records) > 0 {
 			left = append(left, u)
 		}
 	}
-	a.unsaid = left
+	a.unreported = left
 	return errors.Join(failures...)
 }
 
-// say writes one line, and leaves in it the records that do not have it. Those that are behind are not tried.
-func (a *auditor) say(ctx context.Context, u *unsaid, behind sets.Set[string]) error {
+// writeLine writes one line, and leaves in it the records that do not have it. Those that are behind are not tried.
+func (a *auditor) writeLine(ctx context.Context, u *unreported, behind sets.Set[string]) error {
 	if err := a.findRecords(ctx, u); err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (a *auditor) say(ctx context.Context, u *unsaid, behind sets.Set[string]) e
 }
 
 // findRecords finds the records that a line is about.
-func (a *auditor) findRecords(ctx context.Context, u *unsaid) error {
+func (a *auditor) findRecords(ctx context.Context, u *unreported) error {
 	f := &u.finding
 	switch {
 	case u.known:
@@ -118,7 +118,7 @@ func (a *auditor) addRepair(ctx context.Context, name string, line v1alpha1.Repa
 		return client.IgnoreNotFound(err)
 	}
 	if last := lastRepair(&record, line); last != nil && last.Result == line.Result && last.Message == line.Message {
-		return nil // an earlier process said it
+		return nil // an earlier process wrote it
 	}
 	before := record.DeepCopy()
 	record.Status.Repairs = append(record.Status.Repairs, line)

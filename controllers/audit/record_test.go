@@ -41,7 +41,7 @@ func (f flaky) over(t *testing.T, a *auditor) {
 	})
 }
 
-// The repair itself ends the finding: what is said of it must not go with it.
+// The repair itself ends the finding: its report must not be lost with it.
 func TestALineAboutARepairIsSaidOnceItCanBe(t *testing.T) {
 	pool := &auditedPool{}
 	pool.set(true, entryOfWeb())
@@ -55,14 +55,14 @@ func TestALineAboutARepairIsSaidOnceItCanBe(t *testing.T) {
 		t.Fatalf("known %v, wrote %v: the case proves nothing", a.known, pool.wrote)
 	}
 	if got := linesOf(t, a); len(got) > 0 {
-		t.Fatalf("the record says %v", got)
+		t.Fatalf("the record has %v", got)
 	}
 	failing = false
 	if errs := audits(t, a, 2); len(errs) > 0 {
 		t.Errorf("errors once it could be written: %v", errs)
 	}
 	if got := linesOf(t, a); !slices.Equal(got, []string{"ReservationMissing Repaired"}) {
-		t.Errorf("the record says %v", got)
+		t.Errorf("the record has %v", got)
 	}
 	if got := reasonsOf(events()); !slices.Equal(got, []string{"ReservationMissing", "ReservationCreated"}) {
 		t.Errorf("events %v", got)
@@ -82,7 +82,7 @@ func TestALineIsSaidByAnAuditThatFails(t *testing.T) {
 		t.Error(errs)
 	}
 	if got := linesOf(t, a); !slices.Equal(got, []string{"ReservationMissing Repaired"}) {
-		t.Errorf("the record says %v", got)
+		t.Errorf("the record has %v", got)
 	}
 }
 
@@ -137,49 +137,49 @@ func findingOfWeb() ipamaudit.Finding {
 	return ipamaudit.Finding{Kind: v1alpha1.ReasonReservationMissing, PodRef: "ns/web", UID: "web-uid", IP: entryOfWeb().IP}
 }
 
-// leaveUnsaid adds a line that was not said.
-func leaveUnsaid(a *auditor, f ipamaudit.Finding, result v1alpha1.RepairResult) {
-	a.unsaid.add(unsaid{finding: f, line: a.lineOf(f, outcome{result: result, message: string(result)})})
+// leaveUnreported adds a line that was not written.
+func leaveUnreported(a *auditor, f ipamaudit.Finding, result v1alpha1.RepairResult) {
+	a.unreported.add(unreported{finding: f, line: a.lineOf(f, outcome{result: result, message: string(result)})})
 }
 
 // Only the first of two writes fails: the other waits behind it.
 func TestLinesAreSaidInTheirOrder(t *testing.T) {
 	a, _ := repairing(t, &auditedPool{}, nil)
-	leaveUnsaid(a, findingOfWeb(), v1alpha1.RepairHeld)
-	leaveUnsaid(a, findingOfWeb(), v1alpha1.RepairRepaired)
+	leaveUnreported(a, findingOfWeb(), v1alpha1.RepairHeld)
+	leaveUnreported(a, findingOfWeb(), v1alpha1.RepairRepaired)
 	first := true
 	flaky{write: func() bool { defer func() { first = false }(); return first }}.over(t, a)
-	if err := a.sayUnsaid(t.Context()); err == nil || len(a.unsaid) != 2 {
-		t.Errorf("%d lines wait after error %v, want both", len(a.unsaid), err)
+	if err := a.writeUnreported(t.Context()); err == nil || len(a.unreported) != 2 {
+		t.Errorf("%d lines wait after error %v, want both", len(a.unreported), err)
 	}
-	if err := a.sayUnsaid(t.Context()); err != nil || len(a.unsaid) != 0 {
-		t.Errorf("%d lines wait after error %v, want none", len(a.unsaid), err)
+	if err := a.writeUnreported(t.Context()); err != nil || len(a.unreported) != 0 {
+		t.Errorf("%d lines wait after error %v, want none", len(a.unreported), err)
 	}
 	if got := linesOf(t, a); !slices.Equal(got, []string{"ReservationMissing Held", "ReservationMissing Repaired"}) {
-		t.Errorf("the record says %v", got)
+		t.Errorf("the record has %v", got)
 	}
 }
 
-// One record that cannot be written keeps no line from another, and gets its own later; nobody gets one twice.
+// One record that cannot be written keeps no line from another, and gets its own later; no record gets one twice.
 func TestALineIsLeftForTheRecordsThatDoNotHaveIt(t *testing.T) {
 	address := []v1alpha1.AddressRecord{{Backend: "whereabouts", Pool: "kube-system/p", IP: "10.0.0.1"}}
 	named := func(name string) *v1alpha1.IPAllocation {
 		return &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPAllocationSpec{Addresses: address}}
 	}
 	a, _ := repairing(t, &auditedPool{}, nil, named("a-uid"), named("b-uid"))
-	nobodys := ipamaudit.Finding{Kind: v1alpha1.ReasonReservationOrphaned, Pool: "kube-system/p", IP: entryOfWeb().IP}
-	leaveUnsaid(a, nobodys, v1alpha1.RepairHeld)
+	unowned := ipamaudit.Finding{Kind: v1alpha1.ReasonReservationOrphaned, Pool: "kube-system/p", IP: entryOfWeb().IP}
+	leaveUnreported(a, unowned, v1alpha1.RepairHeld)
 	writes, unlisted := 0, true
 	flaky{write: func() bool { writes++; return writes == 1 }, list: func() bool { return unlisted }}.over(t, a)
-	if err := a.sayUnsaid(t.Context()); err == nil || len(a.unsaid) != 1 {
-		t.Errorf("%d lines wait after error %v, want the one whose records could not be looked for", len(a.unsaid), err)
+	if err := a.writeUnreported(t.Context()); err == nil || len(a.unreported) != 1 {
+		t.Errorf("%d lines wait after error %v, want the one whose records could not be looked for", len(a.unreported), err)
 	}
 	unlisted = false
-	if err := a.sayUnsaid(t.Context()); err == nil || len(a.unsaid) != 1 || len(a.unsaid[0].records) != 1 {
-		t.Fatalf("%v waits after error %v, want one record", a.unsaid, err)
+	if err := a.writeUnreported(t.Context()); err == nil || len(a.unreported) != 1 || len(a.unreported[0].records) != 1 {
+		t.Fatalf("%v waits after error %v, want one record", a.unreported, err)
 	}
-	if err := a.sayUnsaid(t.Context()); err != nil || len(a.unsaid) != 0 || writes != 3 {
-		t.Errorf("%v waits after error %v and %d writes", a.unsaid, err, writes)
+	if err := a.writeUnreported(t.Context()); err != nil || len(a.unreported) != 0 || writes != 3 {
+		t.Errorf("%v waits after error %v and %d writes", a.unreported, err, writes)
 	}
 	for _, name := range []string{"a-uid", "b-uid"} {
 		var record v1alpha1.IPAllocation
@@ -193,20 +193,20 @@ func TestLinesForRecordsThatAreGoneAreForgotten(t *testing.T) {
 	a, _ := repairing(t, &auditedPool{}, nil)
 	gone := findingOfWeb()
 	gone.UID = "gone-uid"
-	leaveUnsaid(a, gone, v1alpha1.RepairRepaired)
-	if err := a.sayUnsaid(t.Context()); err != nil || len(a.unsaid) != 0 {
-		t.Errorf("%d lines wait after error %v", len(a.unsaid), err)
+	leaveUnreported(a, gone, v1alpha1.RepairRepaired)
+	if err := a.writeUnreported(t.Context()); err != nil || len(a.unreported) != 0 {
+		t.Errorf("%d lines wait after error %v", len(a.unreported), err)
 	}
 }
 
-func TestUnsaidLinesAreBounded(t *testing.T) {
+func TestUnreportedLinesAreBounded(t *testing.T) {
 	a, _ := repairing(t, &auditedPool{}, nil)
-	for i := range maxUnsaid + 5 {
+	for i := range maxUnreported + 5 {
 		f := findingOfWeb()
 		f.PodRef = fmt.Sprint("ns/web-", i)
-		leaveUnsaid(a, f, v1alpha1.RepairRepaired)
+		leaveUnreported(a, f, v1alpha1.RepairRepaired)
 	}
-	if len(a.unsaid) != maxUnsaid || a.unsaid[0].finding.PodRef != "ns/web-5" {
-		t.Errorf("%d lines, the first about %s; want %d, the newest", len(a.unsaid), a.unsaid[0].finding.PodRef, maxUnsaid)
+	if len(a.unreported) != maxUnreported || a.unreported[0].finding.PodRef != "ns/web-5" {
+		t.Errorf("%d lines, the first about %s; want %d, the newest", len(a.unreported), a.unreported[0].finding.PodRef, maxUnreported)
 	}
 }

@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	// repairsPerSecond and repairsAtOnce limit the writes of repairs: whoever broke many reservations at once broke a cluster,
+	// repairsPerSecond and repairsAtOnce limit the writes of repairs: if many reservations are broken at once, the cluster is broken,
 	// and its API server has more to do.
 	repairsPerSecond, repairsAtOnce = 2, 10
 )
 
-// outcome is what became of a finding, as it was last said.
+// outcome is the outcome of a finding, as last reported.
 type outcome struct {
 	result  v1alpha1.RepairResult
 	reason  v1alpha1.Reason
@@ -39,7 +39,7 @@ var written = map[ipamrepair.Action]v1alpha1.Reason{
 	ipamrepair.Delete: v1alpha1.ReasonReservationDeleted,
 }
 
-// repair decides about findings that were confirmed just now, does what was decided, and says so where it is news.
+// repair decides about findings that were confirmed just now, does what was decided, and reports changes.
 func (a *auditor) repair(ctx context.Context, standing []*knownFinding) error {
 	if len(standing) == 0 {
 		return nil
@@ -53,7 +53,7 @@ func (a *auditor) repair(ctx context.Context, standing []*knownFinding) error {
 		facts, object := a.repairFacts(ctx, k.Finding, reads)
 		decision := ipamrepair.Decide(facts)
 		if a.unread != nil && decision.Action == ipamrepair.Hold {
-			// Not worth an event: later ones of the same reason about the same object would only be counted, under these words.
+			// Not worth an event: later ones of the same reason about the same object would only be counted, under this text.
 			failures = append(failures, fmt.Errorf("deciding about %s: %w", k.Kind, a.unread))
 			continue
 		}
@@ -63,7 +63,7 @@ func (a *auditor) repair(ctx context.Context, standing []*knownFinding) error {
 	return errors.Join(failures...)
 }
 
-// unread is the fact that a call did not give. The audit has failed then, however it decides, and is tried again soon.
+// unread is a fact that could not be read. Then the audit has failed, with any decision, and is retried soon.
 func unread[T any](a *auditor, what string, err error) release.Fact[T] {
 	if what != "" {
 		err = fmt.Errorf("%s: %w", what, err)
@@ -75,7 +75,7 @@ func unread[T any](a *auditor, what string, err error) release.Fact[T] {
 // act does what was decided. A reservation that changed in between is no failure: the next audit looks again.
 func (a *auditor) act(ctx context.Context, k *knownFinding, d ipamrepair.Decision, r ipam.Reservation) (outcome, error) {
 	switch {
-	case d.Action == ipamrepair.Settled:
+	case d.Action == ipamrepair.Done:
 		return k.outcome, nil
 	case d.Action == ipamrepair.Hold:
 		k.soon = a.clock.Since(k.since) < heldSoon
@@ -120,7 +120,7 @@ func (a *auditor) write(ctx context.Context, d ipamrepair.Decision, r ipam.Reser
 	}
 }
 
-// conclude says what became of a finding: event, metric, log, and a line in the records of the address. What was only
+// conclude reports the outcome of a finding: event, metric, log, and a line in the records of the address. What was only
 // reported has had its event.
 func (a *auditor) conclude(ctx context.Context, k *knownFinding, o outcome) error {
 	if o == k.outcome {
@@ -137,9 +137,9 @@ func (a *auditor) conclude(ctx context.Context, k *knownFinding, o outcome) erro
 	}
 	k.outcome = o
 	// What was repaired is no finding any more at the next audit: the line is kept, and not the finding.
-	a.unsaid.add(unsaid{finding: k.Finding, line: a.lineOf(k.Finding, o)})
-	if len(a.unsaid) > 1 {
+	a.unreported.add(unreported{finding: k.Finding, line: a.lineOf(k.Finding, o)})
+	if len(a.unreported) > 1 {
 		return nil // others wait, and may fail again: all are tried once, at the end of the audit
 	}
-	return a.sayUnsaid(ctx)
+	return a.writeUnreported(ctx)
 }

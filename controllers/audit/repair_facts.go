@@ -84,7 +84,7 @@ func (a *auditor) reservationName(ctx context.Context, f ipamaudit.Finding) rele
 // poolOf is the pool of the pod's own entry.
 func poolOf(f ipamaudit.Finding) string {
 	if f.Kind == v1alpha1.ReasonEntryMissing {
-		return "" // it may be the pool with somebody else's
+		return "" // it may be the pool with the entry of another pod
 	}
 	return f.Pool
 }
@@ -154,7 +154,7 @@ func (a *auditor) entriesLive(ctx context.Context, name, owner string, addresses
 	return release.Known(entries)
 }
 
-// reservedElsewhere says whether one of the names that an entry's reservation may have, but this one, is that of a reservation for the
+// reservedElsewhere reports whether one of the names that an entry's reservation may have, but this one, is that of a reservation for the
 // very pod and interface: then this one is not the entry's.
 func reservedElsewhere(names []string, this, podRef, iface string, reservations []ipam.Reservation) bool {
 	return slices.ContainsFunc(reservations, func(r ipam.Reservation) bool {
@@ -186,7 +186,7 @@ func (a *auditor) usersOf(ctx context.Context, reservation string, addresses []n
 	return release.Known(users)
 }
 
-// finishedHere says whether the kubelet of the Node object on which a pod began has finished it. Another machine's kubelet knows nothing of
+// finishedHere reports whether the kubelet of the Node object on which a pod began has finished it. Another machine's kubelet knows nothing of
 // the pod's sandbox.
 func (a *auditor) finishedHere(ctx context.Context, pod *corev1.Pod) bool {
 	facts := a.options.Pod(ctx, pod)
@@ -197,7 +197,7 @@ func (a *auditor) finishedHere(ctx context.Context, pod *corev1.Pod) bool {
 	return node.IsKnown() && release.EndedUnder(facts, node.Get())
 }
 
-// usesElsewhere says whether every one of the addresses that a pod shows is reserved under another name, for another network.
+// usesElsewhere reports whether every one of the addresses that a pod shows is reserved under another name, for another network.
 func (a *auditor) usesElsewhere(ctx context.Context, pod *corev1.Pod, reservation string, addresses []netip.Addr) bool {
 	shown, err := podnetwork.StatusAddresses(pod.Annotations)
 	if err != nil {
@@ -276,7 +276,7 @@ func (a *auditor) ownerLive(ctx context.Context, owner string) release.Fact[ipam
 	return release.Known(found)
 }
 
-// finishedBy says whether a kubelet finished the pod that was every machine's of which a record says that it ran a sandbox of it.
+// finishedBy reports whether a kubelet finished the pod: that of every machine that ran a sandbox of it, by a record.
 func finishedBy(pod release.Pod, owner *ipamrepair.Owner) bool {
 	writer := release.Writer(pod, owner.Node)
 	return pod.Ending == release.EndingFinished && !slices.ContainsFunc(owner.Machines, func(m release.Machine) bool { return !release.EndedOn(m, writer) })

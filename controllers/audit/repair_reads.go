@@ -70,7 +70,7 @@ func (a *auditor) addressesOf(f ipamaudit.Finding) []netip.Addr {
 }
 
 // usersLive finds the pods that show one of the addresses. A status that cannot be read shows what its text has, if
-// the pod's record says so too.
+// the record agrees.
 func (a *auditor) usersLive(ctx context.Context, addresses []netip.Addr, subjects sets.Set[types.UID]) ([]*corev1.Pod, error) {
 	var users []*corev1.Pod
 	others := map[string]int{}

@@ -108,12 +108,12 @@ func TestRepair(t *testing.T) {
 			objects: []client.Object{otherPod("db", "10.0.0.9")},
 			events:  []string{"ReservationForeign", "RepairHeld"}, lines: []string{"ReservationForeign Held"},
 		},
-		"a reservation for nothing is marked first, and goes then": {
+		"a reservation for nothing is marked first, and removed then": {
 			prepare: []func(*auditedPool){inOrder, func(p *auditedPool) { p.reservations = append(p.reservations, reserved("ns/gone")...) }}, pod: elsewhere,
 			want:   []string{"give kube-system/10.0.0.1 of ns/gone to holdfast-releasing/ns.gone net1", "delete kube-system/10.0.0.1 of holdfast-releasing/ns.gone"},
 			events: []string{"ReservationOrphaned", "ReservationMarked", "ReservationDeleted"},
 		},
-		"a reservation for nothing, whose address a pod shows that nobody guards": {
+		"a reservation for nothing, whose address an unguarded pod shows": {
 			prepare: []func(*auditedPool){inOrder, func(p *auditedPool) { p.reservations = append(p.reservations, reserved("ns/gone")...) }}, pod: elsewhere,
 			objects: []client.Object{otherPod("db", "10.0.0.1")},
 			events:  []string{"ReservationOrphaned", "RepairHeld"},
@@ -148,7 +148,7 @@ func TestRepair(t *testing.T) {
 			want:    slices.Repeat([]string{"create kube-system/10.0.0.1 for ns/web net1"}, 4),
 			events:  []string{"ReservationMissing"},
 		},
-		"a write that fails is told once, and tried again": {
+		"a write that fails is reported once, and tried again": {
 			prepare: []func(*auditedPool){entry, func(p *auditedPool) { p.writeErr = errors.New("no") }},
 			want:    slices.Repeat([]string{"create kube-system/10.0.0.1 for ns/web net1"}, 4), err: true,
 			events: []string{"ReservationMissing", "RepairFailed"}, lines: []string{"ReservationMissing Failed"},
@@ -204,7 +204,7 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// reasonsOf are the second words of events.
+// reasonsOf are the reasons of events, their second field.
 func reasonsOf(events []string) (reasons []string) {
 	for _, e := range events {
 		reasons = append(reasons, strings.Fields(e)[1])
@@ -233,14 +233,14 @@ func TestModeReportWritesNothing(t *testing.T) {
 		t.Error(errs)
 	}
 	if got := reasonsOf(events()); len(pool.wrote) > 0 || !slices.Equal(got, []string{"ReservationMissing"}) {
-		t.Errorf("wrote %v, told %v", pool.wrote, got)
+		t.Errorf("wrote %v, reported %v", pool.wrote, got)
 	}
 	if got := linesOf(t, a); !slices.Equal(got, []string{"ReservationMissing Reported"}) {
-		t.Errorf("the record says %v", got)
+		t.Errorf("the record has %v", got)
 	}
 }
 
-// Facts that could not be read hold, whatever else they say.
+// A fact that could not be read holds, for any values of the others.
 func TestRepairHoldsWhatCannotBeRead(t *testing.T) {
 	isPods := func(o client.ObjectList) bool { _, ok := o.(*metav1.PartialObjectMetadataList); return ok }
 	isRecords := func(o client.ObjectList) bool { _, ok := o.(*v1alpha1.IPAllocationList); return ok }
@@ -343,8 +343,8 @@ func TestARecordRemembersTheNewestRepairs(t *testing.T) {
 	for i := range 3 * v1alpha1.MaxRepairs {
 		o := outcome{result: v1alpha1.RepairHeld, message: fmt.Sprint("message ", i)}
 		for range 2 { // a second time is no news
-			a.unsaid.add(unsaid{finding: finding, line: a.lineOf(finding, o)})
-			if err := a.sayUnsaid(t.Context()); err != nil {
+			a.unreported.add(unreported{finding: finding, line: a.lineOf(finding, o)})
+			if err := a.writeUnreported(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -15,7 +15,7 @@ const (
 	Last  = 30 * time.Second
 )
 
-// A cache that is behind is left to catch up for CatchUp where no event may tell that it has. A record's own event tells it, so that a look without
+// A cache that is behind is left to catch up for CatchUp where no event may show that it has. A record's own event shows it, so that a look without
 // it is only needed where the event is missing: then after EventOverdue.
 const (
 	CatchUp      = 250 * time.Millisecond

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package exempt tells which pods may not, or need not, be held.
+// Package exempt decides which pods may not, or need not, be held.
 package exempt
 
 import (
@@ -18,7 +18,7 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
 
-// Pod says whether a pod is exempt, by the rules, by its own word or by its namespace's, which is read live.
+// Pod reports whether a pod is exempt: by the rules, or by its own annotation or its namespace's, which is read live.
 func Pod(ctx context.Context, live client.Reader, rules protection.Rules, pod *corev1.Pod) (bool, error) {
 	var namespace metav1.PartialObjectMetadata
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))

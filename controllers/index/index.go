@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package index is what the controllers look pods and records up by in the manager's cache.
+// Package index has the indexes of pods and records in the manager's cache.
 package index
 
 import (

@@ -27,7 +27,7 @@ var keptAnnotations = []string{nadv1.NetworkAttachmentAnnot, nadv1.NetworkStatus
 // keptConditions are the pod's conditions that a decision reads.
 var keptConditions = []corev1.PodConditionType{v1alpha1.IPsReleasedCondition, corev1.PodScheduled, corev1.PodReadyToStartContainers}
 
-// ByObject says what the manager caches of each kind: guarded pods only, selected on the server by label, and of each
+// ByObject is what the manager caches of each kind: guarded pods only, selected on the server by label, and of each
 // object only what decisions read. 150,000 pods must fit (docs/architecture.md, Scale).
 func ByObject() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{

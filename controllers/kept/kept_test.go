@@ -74,7 +74,7 @@ func TestPodTransformKeepsWhatTheGuardReads(t *testing.T) {
 		t.Error("the fixture is meant to be without a sandbox")
 	}
 	if len(got.Spec.Containers) != 0 || got.Annotations["big"] != "" || got.Labels["app"] != "" || len(got.Status.Conditions) != 3 {
-		t.Errorf("the cache keeps what nobody reads: %v", got)
+		t.Errorf("the cache keeps fields that no reader uses: %v", got)
 	}
 }
 
@@ -129,7 +129,7 @@ func TestNodeTransformKeepsIdentityReadinessAndTaints(t *testing.T) {
 		t.Errorf("the cache loses guard fields (-object +cached):\n%s", diff)
 	}
 	if len(got.Status.Images) != 0 || !got.Status.Conditions[0].LastHeartbeatTime.IsZero() {
-		t.Errorf("the cache keeps what nobody reads: %v", got.Status)
+		t.Errorf("the cache keeps fields that no reader uses: %v", got.Status)
 	}
 }
 

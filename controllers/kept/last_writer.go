@@ -25,7 +25,7 @@ func lastWrites(fields []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry 
 	return last
 }
 
-// has says whether the entry of one write is among others, as far as entries tell writes apart.
+// has reports whether the entry of one write is among others, as far as entries distinguish writes.
 func has(entries []metav1.ManagedFieldsEntry, write *metav1.ManagedFieldsEntry) bool {
 	return slices.ContainsFunc(entries, func(e metav1.ManagedFieldsEntry) bool {
 		return e.Manager == write.Manager && e.Operation == write.Operation && e.Subresource == write.Subresource && e.Time.Equal(write.Time)

@@ -17,7 +17,7 @@ func dated(manager string, second int) metav1.ManagedFieldsEntry {
 // TestTheCacheKeepsTheLastWrites: who removed a finalizer is read off two versions of a pod in the cache.
 func TestTheCacheKeepsTheLastWrites(t *testing.T) {
 	for name, fields := range map[string][]metav1.ManagedFieldsEntry{
-		"whose fields nobody reads": {dated("kubelet", 1), dated("kubectl-edit", 2)},
+		"whose fields are not kept": {dated("kubelet", 1), dated("kubectl-edit", 2)},
 		"whose fields are kept":     {dated("kubectl-edit", 1), {Manager: "kubelet", Subresource: "status", Time: dated("", 2).Time, FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:phase":{}}}`)}},
 		"that is the only one":      {dated("kubectl-edit", 1)},
 		"of one second":             {dated("kubectl-edit", 2), dated("kubelet", 2)},

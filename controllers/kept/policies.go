@@ -16,7 +16,7 @@ import (
 
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=get;list;watch
 
-// PoliciesSince says from when on admission policies keep other accounts from writing what a kubelet reports; zero where they are not in
+// PoliciesSince is the time from which admission policies keep other accounts from writing what a kubelet reports; zero where they are not in
 // force. A cache will do: a client that may change the policies may change everything that Holdfast rests on. Every pass reads them, so that
 // nothing is copied.
 func PoliciesSince(reader client.Reader) func(context.Context) (time.Time, error) {
@@ -33,7 +33,7 @@ func PoliciesSince(reader client.Reader) func(context.Context) (time.Time, error
 	}
 }
 
-// policyTransform keeps of a policy what tells whether it is in force, and since when.
+// policyTransform keeps of a policy what shows whether it is in force, and since when.
 func policyTransform(object any) (any, error) {
 	policy, ok := object.(*admissionregistrationv1.ValidatingAdmissionPolicy)
 	if !ok {

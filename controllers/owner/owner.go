@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package owner finds whose an entry may be: the pod UIDs that the cache shows, which internal/ownership and internal/facts judge.
+// Package owner finds the possible owners of an entry: the pod UIDs that the cache shows, which internal/ownership and internal/facts judge.
 package owner
 
 import (

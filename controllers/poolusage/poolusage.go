@@ -50,7 +50,7 @@ type networkConfigs struct {
 	byKey map[string]string
 }
 
-// NeedLeaderElection is false: every replica tells how full the ranges are.
+// NeedLeaderElection is false: every replica reports how full the ranges are.
 func (n *networkConfigs) NeedLeaderElection() bool { return false }
 
 // Start follows the definitions. Where their CRD is not installed there are none.

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 )
 
-// measured is a backend that tells its use.
+// measured is a backend that reports its use.
 type measured struct {
 	ipam.Backend
 	synced bool

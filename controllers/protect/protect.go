@@ -41,7 +41,7 @@ import (
 type Options struct {
 	// Backends are the IPAMs whose entries are guarded.
 	Backends []ipam.Backend
-	// Rules say which pods are exempt.
+	// Rules define which pods are exempt.
 	Rules protection.Rules
 	// Shadow has the pods that would be protected reported, and not protected; nil protects them.
 	Shadow *shadow.Reporter
@@ -172,7 +172,7 @@ func isTooLateToGuard(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil || (facts.IsTerminal(pod) && pod.Labels[v1alpha1.GuardedLabel] == "")
 }
 
-// reportProtected says on the pod why it had no finalizer. A pod without the label is one that the webhook never saw, which is no news.
+// reportProtected emits on the pod why it had no finalizer. A pod without the label is one that the webhook never saw, which is not reported.
 func (r *Reconciler) reportProtected(pod *corev1.Pod) {
 	by, lost := r.witness.FoundFinalizer(pod.UID)
 	const did = "Holdfast has added the finalizer " + v1alpha1.Finalizer + ", because the pod holds an address or may get one. "

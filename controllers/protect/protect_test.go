@@ -77,7 +77,7 @@ func withoutFinalizer(fields ...metav1.ManagedFieldsEntry) *corev1.Pod {
 	return pod
 }
 
-// TestI10APodThatHoldsAnAddressIsProtectedAgain whatever the cache shows of it.
+// TestI10APodThatHoldsAnAddressIsProtectedAgain checks that for each state of the pod in the cache.
 func TestI10APodThatHoldsAnAddressIsProtectedAgain(t *testing.T) {
 	scheduler, kubelet := dated("kube-scheduler", 0), dated("kubelet", 1)
 	unlabeled := withoutFinalizer(kubelet)

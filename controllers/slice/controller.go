@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	// nodeDelay is how long the IPAM has to look at a Node that came or went before its slices are looked at.
+	// nodeDelay is how long the IPAM has to look at a created or deleted Node before its slices are looked at.
 	nodeDelay = 5 * time.Second
 	// poolDelay gathers changes of pools, of which there may be many, into one look.
 	poolDelay = 2 * time.Second
@@ -39,19 +39,19 @@ const (
 // request is the one key: all slices are looked at together.
 type request struct{}
 
-// Reconciler takes a slice from a node that is gone once the node's pool of it is empty, which the webhook had kept the
-// IPAM from doing; and tells of nodes that have no slice. The entries themselves are released like all others.
+// Reconciler takes a slice from a deleted node once the node's pool of it is empty, which the webhook had kept the
+// IPAM from doing; and reports nodes that have no slice. The entries themselves are released like all others.
 type Reconciler struct {
 	// client reads the cache, live the API server.
 	client, live client.Reader
 	slices       ipam.Sliced
 	recorder     events.EventRecorder
 	clock        clock.PassiveClock
-	// waiting: slices of nodes that are gone wait for their entries, so a change of a pool may end the wait.
+	// waiting: slices of deleted nodes wait for their entries, so a change of a pool may end the wait.
 	waiting atomic.Bool
 	feed    queue.Feed[request]
-	// told is what was said of each SlicePool last.
-	told map[types.UID]string
+	// reported is the last report on each SlicePool.
+	reported map[types.UID]string
 }
 
 // Reconcile looks at every slice.
@@ -88,7 +88,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ request) (reconcile.Result
 	return reconcile.Result{RequeueAfter: due}, nil
 }
 
-// clear takes from nodes that are gone what they do not use any more, and counts the slices that they keep. One slice that
+// clear takes from deleted nodes what they do not use any more, and counts the slices that they keep. One slice that
 // cannot be judged is kept and hides none of the others.
 func (r *Reconciler) clear(ctx context.Context, pool *ipam.SlicePool) (held int, err error) {
 	var failures []error
@@ -113,7 +113,7 @@ func (r *Reconciler) isCached(ctx context.Context, node string) bool {
 	return r.client.Get(ctx, types.NamespacedName{Name: node}, &corev1.Node{}) == nil
 }
 
-// clearSlice says whether a node that is gone keeps its slice. The Node is read last: a machine that registers under the name
+// clearSlice reports whether a deleted node keeps its slice. The Node is read last: a machine that registers under the name
 // has the slice, and its first ADD comes long after.
 func (r *Reconciler) clearSlice(ctx context.Context, pool *ipam.SlicePool, index int) (kept bool, err error) {
 	slice := pool.Slices[index]
@@ -137,6 +137,6 @@ func (r *Reconciler) clearSlice(ctx context.Context, pool *ipam.SlicePool, index
 	}
 	metrics.ClearedSlices.Inc()
 	r.recorder.Eventf(r.slices.SlicePoolReference(pool), slice.NodeReference(), corev1.EventTypeNormal, string(v1alpha1.ReasonSliceCleared), "ClearSlice",
-		"slice %s is free: node %s is gone, and no entry of it remains", slice.Range, slice.Node)
+		"slice %s is free: node %s is deleted, and no entry of it remains", slice.Range, slice.Node)
 	return false, nil
 }

@@ -97,11 +97,11 @@ func (w *world) build() *Reconciler {
 	}
 	recorder := events.NewFakeRecorder(100)
 	w.events = recorder.Events
-	w.reconciler = &Reconciler{client: objects(w.cached).Build(), live: live, recorder: recorder, clock: w.clock, slices: w.slices, told: map[types.UID]string{}}
+	w.reconciler = &Reconciler{client: objects(w.cached).Build(), live: live, recorder: recorder, clock: w.clock, slices: w.slices, reported: map[types.UID]string{}}
 	return w.reconciler
 }
 
-func (w *world) told() string {
+func (w *world) reported() string {
 	var all []string
 	for {
 		select {
@@ -114,7 +114,7 @@ func (w *world) told() string {
 }
 
 func TestSlicesAreClearedOnlyOfNodesThatAreGoneAndHoldNothing(t *testing.T) {
-	failed := errors.New("no answer")
+	failed := errors.New("no response")
 	for name, tc := range map[string]struct {
 		world   world
 		calls   []string
@@ -174,7 +174,7 @@ func TestSlicesAreClearedOnlyOfNodesThatAreGoneAndHoldNothing(t *testing.T) {
 	}
 }
 
-func TestNodesWithoutASliceAreToldOfOnce(t *testing.T) {
+func TestNodesWithoutASliceAreReportedOnce(t *testing.T) {
 	w := &world{slices: &fakeSlices{nodes: []string{"a"}}, cached: []string{"a", "e", "d", "c", "b"}}
 	r := w.build()
 	steps := []struct {
@@ -198,8 +198,8 @@ func TestNodesWithoutASliceAreToldOfOnce(t *testing.T) {
 		if err != nil || result.RequeueAfter != step.after {
 			t.Errorf("%s: result %v, error %v", step.name, result, err)
 		}
-		if told := w.told(); (told == "") != step.none || !strings.Contains(told, step.want) {
-			t.Errorf("%s: told %q, want %q", step.name, told, step.want)
+		if reported := w.reported(); (reported == "") != step.none || !strings.Contains(reported, step.want) {
+			t.Errorf("%s: reported %q, want %q", step.name, reported, step.want)
 		}
 	}
 }
@@ -208,12 +208,12 @@ func TestANewNodeHasTimeToGetASlice(t *testing.T) {
 	w := &world{slices: &fakeSlices{nodes: []string{"b"}}, cached: []string{"a", "b"}, clock: clocktesting.NewFakeClock(born.Add(time.Second))}
 	r := w.build()
 	result, err := r.Reconcile(t.Context(), request{})
-	if err != nil || result.RequeueAfter != nodeDelay-time.Second || w.told() != "" {
+	if err != nil || result.RequeueAfter != nodeDelay-time.Second || w.reported() != "" {
 		t.Errorf("result %v, error %v", result, err)
 	}
 	w.clock.Step(result.RequeueAfter)
-	if _, err := r.Reconcile(t.Context(), request{}); err != nil || !strings.Contains(w.told(), "a: no slice") {
-		t.Errorf("it is not told of later; error %v", err)
+	if _, err := r.Reconcile(t.Context(), request{}); err != nil || !strings.Contains(w.reported(), "a: no slice") {
+		t.Errorf("it is not reported of later; error %v", err)
 	}
 }
 
@@ -227,10 +227,10 @@ func (q *recordingQueue) AddAfter(_ request, after time.Duration) {
 	q.after = append(q.after, after)
 }
 
-func TestAPoolWakesNobodyWhileNoSliceWaits(t *testing.T) {
+func TestAPoolWakesNoNodeWhileNoSliceWaits(t *testing.T) {
 	w := &world{slices: &fakeSlices{nodes: []string{"a"}, entries: map[string]int{"a": 1}}}
 	r := w.build()
-	r.poolChanged(ipam.Event{}) // nobody leads yet
+	r.poolChanged(ipam.Event{}) // no replica leads yet
 	recording := &recordingQueue{}
 	if err := r.feed.Source(func(context.Context) {}).Start(t.Context(), recording); err != nil {
 		t.Fatal(err)

@@ -35,7 +35,7 @@ func Setup(mgr manager.Manager, backends []ipam.Backend, clk clock.PassiveClock,
 			continue
 		}
 		reconciler := &Reconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), slices: slices, recorder: mgr.GetEventRecorder("holdfast"),
-			clock: clk, told: map[types.UID]string{}}
+			clock: clk, reported: map[types.UID]string{}}
 		c, err := controller.NewTyped("slice-"+backend.Name(), mgr, controller.TypedOptions[request]{Reconciler: shadow.Settled[request](reconciler),
 			RateLimiter: backoff.RateLimiter[request](lastRetry), NewQueue: backoff.NewQueue[request](simulated)})
 		if err != nil {
@@ -55,7 +55,7 @@ func Setup(mgr manager.Manager, backends []ipam.Backend, clk clock.PassiveClock,
 	return nil
 }
 
-// nodeEvents: only Nodes that come and go move slices.
+// nodeEvents: only created and deleted Nodes move slices.
 func nodeEvents() handler.TypedFuncs[*corev1.Node, request] {
 	return handler.TypedFuncs[*corev1.Node, request]{
 		CreateFunc: func(_ context.Context, _ event.TypedCreateEvent[*corev1.Node], q requests) {

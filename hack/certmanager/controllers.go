@@ -38,7 +38,7 @@ const (
 	apiBurst = 50
 )
 
-// copiedAnnotations says which annotations of a Certificate its requests get.
+// copiedAnnotations describes which annotations of a Certificate its requests get.
 var copiedAnnotations = []string{"*", "-kubectl.kubernetes.io/", "-fluxcd.io/", "-argocd.argoproj.io/"}
 
 // addControllers runs every controller that is registered above.
@@ -58,7 +58,7 @@ func addControllers(mgr ctrl.Manager, o options) error {
 	}))
 }
 
-// runControllers returns when ctx ends, or with the first controller's error.
+// runControllers returns when ctx is done, or with the first controller's error.
 func runControllers(ctx context.Context, factory *controller.ContextFactory) error {
 	shared, err := factory.Build()
 	if err != nil {

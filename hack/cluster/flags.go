@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/hack/cluster/internal/plan"
 )
 
-// clusterFlags say where a cluster is. Every command has them.
+// clusterFlags describe where a cluster is. Every command has them.
 type clusterFlags struct{ root, dir string }
 
 func (f *clusterFlags) add(flags *pflag.FlagSet) {

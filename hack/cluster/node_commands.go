@@ -93,7 +93,7 @@ func newReconnectCommand(f *clusterFlags) *cobra.Command {
 func newKillCommand(f *clusterFlags) *cobra.Command {
 	return named(f, "kill NAME", "Take the power from the node",
 		`Kill kills every process of the node at once, containers included. Its network and all that was
-in memory (/run) is gone; its disk and identity stay. Nobody is told.`,
+in memory (/run) is lost; its disk and identity stay. No component is notified.`,
 		func(ctx context.Context, c *cluster.Cluster, name string) error { return c.KillNode(ctx, name) })
 }
 

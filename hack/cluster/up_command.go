@@ -94,11 +94,11 @@ func newUpCommand(c *clusterFlags) *cobra.Command {
 running in the background until down. It says what it does and how long each step takes.
 
 Called again, it starts what does not run, imports images that were built anew and adds
-nodes; a start that failed or was interrupted goes on where it was.`,
+nodes; a start that failed or was interrupted continues where it stopped.`,
 		Example: `  # Two nodes
   holdfast-cluster up
 
-  # Three nodes of another Kubernetes version, which notice sooner that a node is silent
+  # Three nodes of another Kubernetes version, which notice sooner that a node does not respond
   holdfast-cluster up --nodes 3 --kube bin/kube-1.36 \
     --arg kube-controller-manager:node-monitor-grace-period=20s`,
 		Args: cobra.NoArgs,

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/cluster"
 )
 
-// onlyMissing is the word that chooses the rows without a file.
+// onlyMissing selects the rows without a file.
 const onlyMissing = "missing"
 
 type benchFlags struct {

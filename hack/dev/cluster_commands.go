@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/supervisor"
 )
 
-// clusterFlags say where a development cluster lives. Their zero values are the
+// clusterFlags describe where a development cluster lives. Their zero values are the
 // defaults.
 type clusterFlags struct{ root, dir string }
 
@@ -77,7 +77,7 @@ func (f *upFlags) options(log io.Writer) (o supervisor.Options, err error) {
 	return o, nil
 }
 
-// evidenceFlag says whose word proves a sandbox gone.
+// evidenceFlag selects what proves a sandbox gone.
 type evidenceFlag string
 
 func (f *evidenceFlag) add(flags *pflag.FlagSet) {

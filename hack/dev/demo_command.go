@@ -33,8 +33,8 @@ plays all of them; --list shows their names.
 It fails unless every failure does harm with the guard off, and none does with it on.
 
 The simulated nodes of the cluster that has the guard run Holdfast's agent, as an
-installation does. With --evidence Kubelet they do not, and the kubelets' word is all that
-the guard goes by.`,
+installation does. With --evidence Kubelet they do not, and the kubelets' reports are the
+only evidence.`,
 		Example: `  holdfast-dev demo
   holdfast-dev demo --evidence Kubelet
   holdfast-dev demo slice-handed-on pool-full-after-reboot`,
@@ -74,7 +74,7 @@ func (f *demoFlags) run(cmd *cobra.Command, scenarios []string) (err error) {
 	if f.dir == "" {
 		f.dir = filepath.Join(f.root, "bin", "demo")
 	}
-	// Progress is told by the demo itself; what libraries say goes to a file.
+	// The demo itself prints progress; the log of libraries is written to a file.
 	log.SetLogger(logr.Discard())
 	logging.SetLogStderr(false)
 	logs, err := logToFile(filepath.Join(f.dir, "demo.log"))

@@ -29,13 +29,13 @@ var nodeActions = []nodeAction{
 		long: `Freeze plays a kubelet that hangs, or is stopped: no heartbeat, no reaction to anything, not
 even the end of a pod. The containers and their addresses live on, and the node is found
 NotReady after some seconds. Force-delete a pod there, and its StatefulSet makes another
-one while the old one still answers. The container runtime and Holdfast's agent live on
-too: the agent still says which sandboxes there are. Nobody starts it again if it ends.`,
+one while the old one still responds. The container runtime and Holdfast's agent live on
+too: the agent still reports which sandboxes exist. If it exits, it is not started again.`,
 	},
 	{
 		name: "thaw", short: "Let a frozen kubelet go on",
-		done: "its kubelet goes on",
-		long: `Thaw undoes freeze: the kubelet goes on where it stood, as a process does after SIGCONT. It
+		done: "its kubelet continues",
+		long: `Thaw undoes freeze: the kubelet continues where it stopped, as a process does after SIGCONT. It
 ends what was deleted meanwhile.`,
 	},
 	{
@@ -43,13 +43,13 @@ ends what was deleted meanwhile.`,
 		done: "nothing there reaches the API server; undo it with reconnect",
 		long: `Cut-off plays a network partition: the machine runs on, kubelet and containers too, but
 neither kubelet, CNI nor Holdfast's agent reaches the API server. The node is found NotReady, its pods are
-evicted after their toleration, and nobody on the machine hears of it. A reboot does not
+evicted after their toleration, and no process on the machine learns of it. A reboot does not
 bring the network back.`,
 	},
 	{
 		name: "reconnect", short: "Give it its network back",
 		done: "its network is back",
-		long: `Reconnect ends a partition: the kubelet hears of what was deleted meanwhile, ends it and
+		long: `Reconnect ends a partition: the kubelet learns what was deleted meanwhile, terminates it and
 reports. It waits longer from one try to the next, so this can take half a minute.`,
 	},
 	{
@@ -57,7 +57,7 @@ reports. It waits longer from one try to the next, so this can take half a minut
 		done: "it is off; switch it on with start",
 		long: `Kill plays a machine that loses its power: kubelet and sandboxes are gone at once, with no
 CNI DEL and no report, so that every address which it had stays in its pool. Its CRI socket
-refuses connections, and Holdfast's agent there is silent. What its runtime and CNI have on
+refuses connections, and Holdfast's agent there does not respond. What its runtime and CNI have on
 disk is still there.`,
 	},
 	{
@@ -79,8 +79,8 @@ get new sandboxes.`,
 		name: "cut-cni", short: "Keep its CNI plugins from the API server",
 		done: "its CNI plugins find connections refused; undo it with mend-cni",
 		long: `Cut-cni plays a node on which the kubelet reaches the API server and CNI plugins do not: the
-Service address does not work, for one, because kube-proxy is not up yet. whereabouts tells
-nobody that a CNI DEL failed, so a pod that ends meanwhile leaves its address in the pool.`,
+Service address does not work, for one, because kube-proxy is not up yet. whereabouts does
+not report that a CNI DEL failed, so a pod that ends meanwhile leaves its address in the pool.`,
 	},
 	{
 		name: "mend-cni", short: "Let its CNI plugins reach the API server again",
@@ -91,19 +91,19 @@ nobody that a CNI DEL failed, so a pod that ends meanwhile leaves its address in
 		name: "stop-agent", short: "End its Holdfast agent, and keep it from starting",
 		done: "its agent is ended, and kept from starting; undo it with start-agent",
 		long: `Stop-agent plays a node on which Holdfast's agent does not get up: a wrong image, too little
-memory. Everything else there works. What waits for this node's word is held, and says so:
+memory. Everything else there works. What waits for this node's report is held, and shows that:
 freeze the node, force-delete a pod there, and ask "kubectl holdfast explain". It outlives a
 boot, and needs a cluster with --evidence Agent.`,
 	},
 	{
 		name: "start-agent", short: "Let its Holdfast agent start again",
 		done: "its agent starts",
-		long: `Start-agent undoes stop-agent. An agent that was away answers again what it was asked about;
-what it had seen before, it takes from its own answers.`,
+		long: `Start-agent undoes stop-agent. A restarted agent responds again to its queries;
+what it had seen before, it takes from its own responses.`,
 	},
 }
 
-// nodeTarget says which simulated nodes are meant.
+// nodeTarget describes which simulated nodes are meant.
 type nodeTarget struct{ clusterFlags }
 
 func newNodeCommand() *cobra.Command {
@@ -126,7 +126,7 @@ which failure an action plays; "holdfast-dev status" shows how the nodes are.`,
 	return cmd
 }
 
-// command does one thing to one node, and says what comes of it.
+// command does one thing to one node, and prints the result.
 func (t *nodeTarget) command(a *nodeAction) *cobra.Command {
 	return &cobra.Command{
 		Use: a.name + " NODE", Short: a.short, Long: a.long,
@@ -158,17 +158,17 @@ func (t *nodeTarget) replaceCommand() *cobra.Command {
 		long: `Replace plays a machine that is exchanged under its name, as cloud providers and autoscalers do:
 the old one loses its power, and a new one with nothing on its disk starts. Pods that are
 bound to the name run again in new sandboxes under the same UIDs, those that are being
-deleted are reported as ended, and nobody calls CNI DEL for what the old machine had.
+deleted are reported as terminated, and CNI DEL is not called for the sandboxes of the old machine.
 
 The new kubelet takes over the Node object that it finds; --delete-node deletes it before.
-With --old-lives nobody could power the old machine off: it is cut off for good, and its
+With --old-lives the old machine stays powered on: it is cut off for good, and its
 sandboxes live on beside the new machine's.`,
 	}
 	cmd := t.command(action)
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		switch {
 		case oldLives && !deleteNode:
-			return errors.New("--old-lives goes with --delete-node: two kubelets that share a Node are another failure")
+			return errors.New("--old-lives needs --delete-node: two kubelets that share a Node are another failure")
 		case oldLives:
 			action.does = []string{api.ReplaceUnreachable}
 		case deleteNode:

@@ -70,7 +70,7 @@ func printNodes(ctx context.Context, table io.Writer, socket string) error {
 	return nil
 }
 
-// agentOf says what Holdfast's agent on a node does.
+// agentOf describes what Holdfast's agent on a node does.
 func agentOf(n simnodeapi.Node) string {
 	switch {
 	case n.AgentStopped:
@@ -82,7 +82,7 @@ func agentOf(n simnodeapi.Node) string {
 	}
 }
 
-// printNextSteps tells what to type next, with paths as short as they can be.
+// printNextSteps prints the next commands, with paths as short as they can be.
 func printNextSteps(out io.Writer, root string, state *supervisor.State) {
 	fmt.Fprintf(out, `
   export KUBECONFIG=%[2]s
@@ -95,7 +95,7 @@ func printNextSteps(out io.Writer, root string, state *supervisor.State) {
   kubectl delete pod -n holdfast-sample five-0   # held until its address is given back
 
   %[4]s node freeze node-a   # then force-delete a pod there, and look again
-  %[4]s node stop-agent node-a   # its Holdfast agent is silent: kubectl holdfast explain says so
+  %[4]s node stop-agent node-a   # its Holdfast agent does not respond: kubectl holdfast explain shows it
   %[4]s node --help          # what else can happen to a node
   %[4]s status
 

@@ -28,14 +28,14 @@ var starters = []string{"context", "net/http", "os/exec", "testing/synctest"}
 // starting are functions and methods that start a goroutine, or give the context that is wanted by what starts one.
 var starting = []string{"Go", "Parallel", "RunParallel", "AddCleanup", "AfterFunc", "Context"}
 
-// listed is a package as `go list -test` tells it; the test variant of a package has its test files among its files.
+// listed is a package as `go list -test` lists it; the test variant of a package has its test files among its files.
 type listed struct {
 	ImportPath, Dir string
 	GoFiles, Deps   []string
 	Module          *struct{ Path string }
 }
 
-// withGoroutines says which packages of the module in dir are tested beside goroutines: a file of ours starts one, in the package, in its tests
+// withGoroutines describes which packages of the module in dir are tested beside goroutines: a file of ours starts one, in the package, in its tests
 // or in what they are built from. The race detector can find nothing in the others.
 func withGoroutines(dir string) (map[string]bool, error) {
 	packages, err := listTests(dir)
@@ -84,7 +84,7 @@ func listTests(dir string) (map[string]listed, error) {
 	}
 }
 
-// startsGoroutine says whether a file of Go has a go statement, imports one of starters, or names one of starting.
+// startsGoroutine reports whether a file of Go has a go statement, imports one of starters, or names one of starting.
 func startsGoroutine(path string) (bool, error) {
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
 	if err != nil {

@@ -53,7 +53,7 @@ func main() {
 }
 
 func runAll(w io.Writer, assets, what string, narrow []string) (tally, error) {
-	lanes, err := selectLanes(what)
+	sequences, err := selectSequences(what)
 	if err != nil {
 		return tally{}, err
 	}
@@ -67,7 +67,7 @@ func runAll(w io.Writer, assets, what string, narrow []string) (tally, error) {
 		}
 	}
 	r, began := run{w: &lineWriter{w: w}}, time.Now()
-	if err := r.sideBySide(lanes, narrow); err != nil {
+	if err := r.sideBySide(sequences, narrow); err != nil {
 		return tally{}, err
 	}
 	fmt.Fprintf(w, "%s; %.0f s in all\n", r.spent, time.Since(began).Seconds())
@@ -85,10 +85,10 @@ type run struct {
 	spent seconds
 }
 
-// sideBySide runs lanes at the same time. Each finds its groups when it comes to them: what does not compute begins at once.
-func (r *run) sideBySide(lanes []lane, narrow []string) error {
+// sideBySide runs sequences at the same time. Each finds its groups when it comes to them: what does not compute begins at once.
+func (r *run) sideBySide(sequences []sequence, narrow []string) error {
 	var running errgroup.Group
-	for _, selectors := range lanes {
+	for _, selectors := range sequences {
 		running.Go(func() error {
 			for _, find := range selectors {
 				groups, err := find(narrow)
@@ -140,13 +140,13 @@ type group struct {
 // selector finds groups, narrowed by names.
 type selector func(names []string) ([]group, error)
 
-// lane is what runs one after the other.
-type lane []selector
+// sequence is what runs one after the other.
+type sequence []selector
 
-// selectLanes gives the lanes of a run. Unit tests fill the time in which the suites wait, and use all processors at the end; the simulation uses
+// selectSequences gives the sequences of a run. Unit tests fill the time in which the suites wait, and use all processors at the end; the simulation uses
 // one, and comes late enough to find its packages compiled.
-func selectLanes(what string) ([]lane, error) {
-	all := map[string][]lane{
+func selectSequences(what string) ([]sequence, error) {
+	all := map[string][]sequence{
 		"unit":       {{unitGroups}},
 		"simulation": {{simulationGroups}},
 		"suites":     {{suiteGroups}, {aloneGroups}},

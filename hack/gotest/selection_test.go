@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/versioned"
 )
 
-// TestNoSpecIsLeftOutWhereItCanBeShown goes through every supported version: a spec that needs a feature runs on each that serves it, a spec of what
+// TestNoSpecIsLeftOutWhereItCanBeShown checks every supported version: a spec that needs a feature runs on each that serves it, a spec of what
 // holds without it on each that does not, and every other spec on all.
 func TestNoSpecIsLeftOutWhereItCanBeShown(t *testing.T) {
 	for v := kubeversion.Oldest; !v.GreaterThan(kubeversion.Newest.AddMinor(1)); v = v.AddMinor(1) {

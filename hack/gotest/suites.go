@@ -44,7 +44,7 @@ var roots = []struct {
 	{"hack/release", extended},
 }
 
-// kindOf tells what a package needs, by its folder from the top of the repository.
+// kindOf is what a package needs, by its folder from the top of the repository.
 func kindOf(folder string) kind {
 	for _, root := range roots {
 		if folder == root.folder || strings.HasPrefix(folder, root.folder+"/") {
@@ -57,7 +57,7 @@ func kindOf(folder string) kind {
 // modules are the folders of the modules with tests.
 var modules = []string{".", "hack/dev", "hack/images", "hack/certmanager", "hack/cluster", "hack/promql", "hack/release"}
 
-// planes are the labels of test/fixture by which the suites are told apart.
+// planes are the labels of test/fixture that distinguish the suites.
 var planes = []string{"plane-one", "plane-two"}
 
 // lineWriter keeps the lines of several writers apart: each write is whole lines.

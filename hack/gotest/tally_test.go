@@ -174,8 +174,8 @@ func TestKindOf(t *testing.T) {
 	}
 }
 
-func TestSelectLanesRefusesAnUnknownKind(t *testing.T) {
-	if lanes, err := selectLanes("fast"); err == nil {
-		t.Errorf("got %v for an unknown kind of test, want an error", lanes)
+func TestSelectSequencesRefusesAnUnknownKind(t *testing.T) {
+	if sequences, err := selectSequences("fast"); err == nil {
+		t.Errorf("got %v for an unknown kind of test, want an error", sequences)
 	}
 }

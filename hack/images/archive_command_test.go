@@ -31,7 +31,7 @@ func archived(t *testing.T, more ...string) (string, string) {
 	return filepath.Join(output, "manager-v1.oci.tar"), out
 }
 
-// unpack extracts an archive and refuses an entry that tells when or by whom it was made.
+// unpack extracts an archive and refuses an entry that contains when or by whom it was made.
 func unpack(t *testing.T, file string) string {
 	t.Helper()
 	opened, err := os.Open(file)
@@ -153,7 +153,7 @@ func TestArchiveOfOneArchitectureHoldsTheImageItself(t *testing.T) {
 		t.Errorf("the image is for %s (%v): want amd64", config.Architecture, err)
 	}
 	if _, labeled := config.Config.Labels["org.opencontainers.image.revision"]; labeled {
-		t.Error("the image names a commit that nobody told it")
+		t.Error("the image names a commit that it was not given")
 	}
 }
 

@@ -25,7 +25,7 @@ import (
 // source is the repository's address, for the label that registries link to.
 const source = "https://github.com/holdfast-dev/holdfast"
 
-// selection is what every command is told: which images, by which name.
+// selection is the flags of every command: which images, by which name.
 type selection struct {
 	root     string
 	group    string

@@ -97,7 +97,7 @@ func (r result) String() string { return r.passed + " passed, " + r.leftOut + " 
 // total is the last line of hack/gotest.
 var total = regexp.MustCompile(`(?m)^(\d+) passed, (\d+) failed(?:, \d+ skipped)?(?:, (\d+) left out)?$`)
 
-// run runs the commands. Everything that they print goes to the log too.
+// run runs the commands. Everything that they print is written to the log too.
 func (t tier) run(minor, log string) (result, error) {
 	assets := "bin/kube"
 	if minor != newest {

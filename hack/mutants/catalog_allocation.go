@@ -4,10 +4,10 @@ package main
 
 var inSlices = []string{"./controllers/slice"}
 
-// What repairs of reservations and the guard of node slices rest on, and the order in which what belongs to a pod goes.
+// What repairs of reservations and the guard of node slices rest on, and the order in which what belongs to a pod is deleted.
 var allocationMutants = []mutant{
 	{
-		rule: "liveness: what carries the proof of the end goes last",
+		rule: "liveness: what carries the proof of the termination is deleted last",
 		file: "controllers/pod/controller.go",
 		old:  `		slices.Reverse(steps)`,
 		new:  `		_ = slices.Reverse[[]func() error]`, by: inPods,
@@ -25,7 +25,7 @@ var allocationMutants = []mutant{
 		new:  `f.Owner.Get().Reported`, by: inRepair,
 	},
 	{
-		rule: "repairs: a reservation for nothing is marked before it goes",
+		rule: "repairs: a reservation for nothing is marked before it is removed",
 		file: "internal/ipamrepair/decide.go",
 		old: `	if r.Marked {
 		return f.decideMarked(r)

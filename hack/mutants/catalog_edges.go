@@ -112,7 +112,7 @@ var edgeMutants = []mutant{
 		new:  `operations := []operation{}`, by: inWhereabouts,
 	},
 	{
-		rule: "compare-and-release: a reservation goes only in the version that was judged",
+		rule: "compare-and-release: a reservation is removed only in the version that was judged",
 		file: "internal/ipam/whereabouts/reservations.go",
 		old:  `client.Preconditions{UID: &r.UID, ResourceVersion: &r.ResourceVersion}`,
 		new:  `client.Preconditions{UID: &r.UID}`, by: inWhereabouts,
@@ -144,7 +144,7 @@ func removePending`,
 func removePending`, by: inWhereabouts,
 	},
 	{
-		rule: "admission: the reservation goes after the entry",
+		rule: "admission: the reservation is removed after the entry",
 		file: "internal/releaseguard/reservation.go",
 		old:  `case len(w.Holders.Get()) > 0:`,
 		new:  `case len(w.Holders.Get()) > 1:`, by: inGuard,
@@ -153,9 +153,9 @@ func removePending`, by: inWhereabouts,
 		rule: "admission: an entry of a pod that lives stays",
 		file: "internal/releaseguard/judge.go",
 		old: `	case !pod.Deleting:
-		return say(yes, v1alpha1.ReasonPodInUse`,
+		return conclude(yes, v1alpha1.ReasonPodInUse`,
 		new: `	case !pod.Deleting && pod.Held:
-		return say(yes, v1alpha1.ReasonPodInUse`, by: inGuard,
+		return conclude(yes, v1alpha1.ReasonPodInUse`, by: inGuard,
 	},
 	{
 		rule: "admission: only the tombstone of the record that holds an entry gives nothing away",
@@ -164,7 +164,7 @@ func removePending`, by: inWhereabouts,
 		new:  `return strings.HasPrefix(c.NewPodRef, v1alpha1.TombstonePrefix+"/") && record.Name != ""`, by: inGuard,
 	},
 	{
-		rule: "admission: the entry of a pod that goes on gets no tombstone",
+		rule: "admission: the entry of a pod that keeps running gets no tombstone",
 		file: "internal/releaseguard/judge.go",
 		old:  `return ends && c.SameSandbox &&`,
 		new:  `return (ends || c.Pod.IsRead()) && c.SameSandbox &&`, by: inGuard,
@@ -215,7 +215,7 @@ func removePending`, by: inWhereabouts,
 		rule: "admission: a reconciler that shares the DaemonSet removes nothing of a live pod (S6)",
 		file: "internal/releaseguard/cnidelete.go",
 		old: `	if w.ReconcilerShared {
-		answers = append(answers, isDeleting(w, c))
+		checks = append(checks, isDeleting(w, c))
 	}
 `,
 		new: "", by: inGuard,
@@ -300,7 +300,7 @@ func removePending`, by: inWhereabouts,
 		new:  `if object.Generation >= 1 {`, by: inPolicies,
 	},
 	{
-		rule: "policy holdfast-kubelet-reports: nobody else extends the kubelet's entry (S5)",
+		rule: "policy holdfast-kubelet-reports: no other client extends the kubelet's entry (S5)",
 		file: "config/policies/kubelet_reports.yaml",
 		old: `        || variables.after == variables.before
 `,
@@ -314,7 +314,7 @@ func removePending`, by: inWhereabouts,
 		new:  `!(object.?status.?phase.orValue("") in ["Succeeded"])`, by: inPolicySuite,
 	},
 	{
-		rule: "policy holdfast-node-identity: nobody but the node changes what tells its machine (S5)",
+		rule: "policy holdfast-node-identity: only the node changes what identifies its machine (S5)",
 		file: "config/policies/node_identity.yaml",
 		old:  `dyn(object).?status.?nodeInfo != dyn(oldObject).?status.?nodeInfo`,
 		new:  `dyn(object).?status.?nodeInfo.?systemUUID != dyn(oldObject).?status.?nodeInfo.?systemUUID`, by: inPolicySuite,
@@ -379,7 +379,7 @@ func removePending`, by: inWhereabouts,
 		new:  `variables.reason != "" && variables.reason != variables.before`, by: inPolicySuite,
 	},
 	{
-		rule: "policy holdfast-finalizer: nobody states of a pod that lives that its addresses are kept (S3)",
+		rule: "policy holdfast-finalizer: no client states of a live pod that its addresses are kept (S3)",
 		file: "config/policies/finalizer.yaml",
 		old:  `(variables.isDeleted && variables.reason.startsWith("Kept: "))`,
 		new:  `variables.reason.startsWith("Kept: ")`, by: inPolicySuite,

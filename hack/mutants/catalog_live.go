@@ -131,7 +131,7 @@ var livenessMutants = []mutant{
 		new: "", by: []string{"./internal/podnetwork", "./controllers/kept"},
 	},
 	{
-		rule: "conflicts: an address that a person released for a sandbox is that sandbox's no more, whoever has it by now",
+		rule: "conflicts: an address that a person released for a sandbox is that sandbox's no more, even if no other has it",
 		file: "internal/facts/missing.go",
 		old:  `case ReleasedByHand(r.Record, address):`,
 		new:  `case stands == nil && ReleasedByHand(r.Record, address):`, by: inPods,
@@ -167,7 +167,7 @@ var livenessMutants = []mutant{
 		new:  `if decision.Action != "" {`, by: inPods,
 	},
 	{
-		rule: "mode Shadow: of a pod nothing is written but that it is let go",
+		rule: "mode Shadow: a pod is only ever unprotected",
 		file: "internal/shadow/gate.go",
 		old:  ` && letsGo(r)`,
 		new:  ``, by: []string{"./internal/shadow"},

@@ -2,7 +2,7 @@
 
 package main
 
-// Whose an entry is: internal/ownership, and what becomes of a sandbox that nothing but a name or the time of its ADD ties to a pod.
+// The owner of an entry: internal/ownership, and sandboxes that only a name or the time of their ADD ties to a pod.
 var ownershipMutants = []mutant{
 	{
 		rule: "I3: two pods with equal claims own nothing",
@@ -89,7 +89,7 @@ var ownershipMutants = []mutant{
 		new: "", by: []string{"./controllers/witness"},
 	},
 	{
-		rule: "I3: what only a watched ADD ties to a pod is not released on the word of its node (S7)",
+		rule: "I3: what only a watched ADD ties to a pod is not released on the report of its node (S7)",
 		file: "internal/release/agent.go",
 		old:  `if s.Attribution != v1alpha1.AttributionObservedAdd && s.Attribution != v1alpha1.AttributionUnconfirmed {`,
 		new:  `if s.Attribution != "" {`, by: inRelease,
@@ -127,7 +127,7 @@ var ownershipMutants = []mutant{
 		new:  `held.Attribution == v1alpha1.AttributionUnconfirmed && ownership.KindOf`, by: inPods,
 	},
 	{
-		rule: "I10: one rule says whose an entry is, for pods and for orphans",
+		rule: "I10: one rule decides the owner of an entry, for pods and for orphans",
 		file: "controllers/orphan/use.go",
 		old:  `facts.Attribute(pod.UID, *entry.Owner, nil, entry, candidates)`,
 		new:  `facts.Attribute(pod.UID, *entry.Owner, nil, entry, candidates[:1])`, by: inOrphans,

@@ -29,13 +29,13 @@ var decisionMutants = []mutant{
 		new:  `case o.Pod.IsKnown() && !pod.Deleting && pod.Ending == EndingCompleted:`, by: inRelease,
 	},
 	{
-		rule: "NeverScheduled: a pod that was bound is not let go as one that never was",
+		rule: "NeverScheduled: a pod that was bound is not unprotected as one that never was",
 		file: "internal/release/decide.go",
 		old:  `case !pod.Bound && o.Sandboxes.IsAbsent():`,
 		new:  `case o.Sandboxes.IsAbsent():`, by: inRelease,
 	},
 	{
-		rule: "NoAddresses: a pod is let go only once the kubelet ended it",
+		rule: "NoAddresses: a pod is unprotected only once the kubelet reported its termination",
 		file: "internal/release/decide.go",
 		old:  `case pod.Ending.ByKubelet() || (pod.Ending == EndingShared &&`,
 		new:  `case pod.Ending != EndingNone || (pod.Ending == EndingShared &&`, by: inRelease,
@@ -172,7 +172,7 @@ var decisionMutants = []mutant{
 			"the pod ended, but`, by: inRelease,
 	},
 	{
-		rule: "AwaitKubeletReport: an end that nobody shows to be the sandbox's own machine's releases nothing",
+		rule: "AwaitKubeletReport: a termination that cannot be attributed to the sandbox's machine releases nothing",
 		file: "internal/release/ended.go",
 		old:  `if !pod.Ending.ByKubelet() || !s.Machine.IsKnown() {`,
 		new: `if pod.Ending.ByKubelet() {

@@ -36,7 +36,7 @@ var plantedMutants = []mutant{
 		new:  `return true`, by: inSimulation, histories: 50,
 	},
 	{
-		rule: "planted: a pod goes while an entry under its name has no owner that a live read can tell (L1)",
+		rule: "planted: a pod is deleted while an entry under its name has no owner that a live read shows (L1)",
 		file: "internal/facts/owner.go",
 		old:  `return held.Owner != nil && *held.Owner == ref`,
 		new:  `return held.Owner != nil && *held.Owner != ref`, by: inSimulation, histories: 50,

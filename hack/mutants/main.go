@@ -37,7 +37,7 @@ func main() {
 	only := flag.String("only", "", "try the mutants whose rule has this text")
 	workers := flag.Int("workers", 2, "how many mutants are tried at a time")
 	histories := flag.Int("simulation", 0, "try the mutants with so many histories of the simulation, and with nothing else")
-	path := flag.String("report", "bin/mutants/report.json", "where the report goes")
+	path := flag.String("report", "bin/mutants/report.json", "the file of the report")
 	assets := flag.String("assets", "bin/kube", "folder with etcd, kube-apiserver and kubectl, for the mutants of policies")
 	flag.Parse()
 	mutants := selected(*only)
@@ -89,7 +89,7 @@ func run(mutants []mutant, workers int, assets string) (report, error) {
 				mu.Lock()
 				failures = append(failures, err)
 				result.note(m, catcher, err)
-				fmt.Printf("%3d/%d  %4.0f s  %-70s %s\n", result.Total, len(mutants), time.Since(start).Seconds(), m.rule, word(catcher, err))
+				fmt.Printf("%3d/%d  %4.0f s  %-70s %s\n", result.Total, len(mutants), time.Since(start).Seconds(), m.rule, statusOf(catcher, err))
 				mu.Unlock()
 			}
 		})
@@ -114,7 +114,7 @@ func (r *report) note(m mutant, catcher string, err error) {
 	}
 }
 
-func word(catcher string, err error) string {
+func statusOf(catcher string, err error) string {
 	switch {
 	case err != nil:
 		return "could not be tried"

@@ -53,7 +53,7 @@ func (m mutant) apply(root string) (restore func() error, err error) {
 	return func() error { return os.WriteFile(path, before, 0o644) }, os.WriteFile(path, after, 0o644)
 }
 
-// check says what is wrong with the catalog: a mutant that does not apply, or two for one rule.
+// check describes what is wrong with the catalog: a mutant that does not apply, or two for one rule.
 func check(root string, mutants []mutant) error {
 	var problems []error
 	rules := map[string]bool{}

@@ -11,7 +11,7 @@ const (
 	leastContrast = 4.5
 )
 
-// finding is what the probe tells of a page.
+// finding is what the probe reports on a page.
 type finding struct {
 	Errors []string
 	// Window and Width are those of the window and of the page, in CSS pixels.

@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// probe is put at the beginning of a page. It tells its parent what it has found.
+// probe is put at the beginning of a page. It reports to its parent what it has found.
 //
 //go:embed probe.js
 var probe string
@@ -114,7 +114,7 @@ func (l *look) take(ctx context.Context) (*finding, error) {
 	text, _, _ := strings.Cut(rest, "</pre>")
 	found := &finding{Window: l.width}
 	if err := json.Unmarshal([]byte(html.UnescapeString(text)), found); err != nil {
-		return nil, fmt.Errorf("the browser told nothing of the page (%w):\n%s", err, dom)
+		return nil, fmt.Errorf("the browser reported nothing on the page (%w):\n%s", err, dom)
 	}
 	return found, nil
 }

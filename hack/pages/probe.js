@@ -1,4 +1,4 @@
-// Collects what goes wrong in the page, measures it once it is loaded, and tells the frame around it.
+// Collects the errors of the page, measures it once it is loaded, and reports to the frame around it.
 (() => {
   const errors = [];
   addEventListener("error", e => errors.push(e.message || "a resource failed to load"), true);

@@ -106,7 +106,7 @@ func TestCheckFindsMistakes(t *testing.T) {
 	}{
 		"an expression that is right":             {`max by (reason) (g{reason!="a",job="b"}) > 0 or sum(rate(c_total[5m])) > 0`, 0},
 		"a histogram's buckets are counters":      {`histogram_quantile(0.9, sum by (le, policy) (rate(h_seconds_bucket[5m])))`, 0},
-		"a metric of somebody else":               {`sum by (whatever) (increase(other{x="y"}[5m]))`, 0},
+		"a metric of another exporter":            {`sum by (label) (increase(other{x="y"}[5m]))`, 0},
 		"no expression":                           {`max(g`, 1},
 		"a range where a value is wanted":         {`sum(g[5m])`, 1},
 		"a matcher for a label that is not there": {`g{kind="x"}`, 1},

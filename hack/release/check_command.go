@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/hack/release/internal/source"
 )
 
-// interruptGrace is how long a run may take to remove its folders once it is told to end.
+// interruptGrace is how long a run may take to remove its folders once it is interrupted.
 const interruptGrace = 30 * time.Second
 
 func newCheckCommand() *cobra.Command {
@@ -95,7 +95,7 @@ func start(ctx context.Context, out io.Writer, command []string, env ...string) 
 	return nil
 }
 
-// differentError tells that the two releases are not the same.
+// differentError: the two releases are not the same.
 type differentError struct {
 	differences []string
 	same        int

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/hack/release/internal/source"
 )
 
-// request is what both commands are told.
+// request is the flags of both commands.
 type request struct {
 	root    string
 	version string
@@ -89,7 +89,7 @@ func newMakeCommand() *cobra.Command {
 	cmd.Flags().StringVar(&buildCache, "build-cache", "", "Go build cache of the released programs (default the machine's)")
 	// check has looked at the repository and stored the tree before it starts this command twice.
 	cmd.Flags().StringVar(&commit, "commit", "", "the commit that the release is named after")
-	cmd.Flags().StringVar(&tree, "tree", "", "the stored tree that is released, whatever the repository has meanwhile")
+	cmd.Flags().StringVar(&tree, "tree", "", "the stored tree that is released, independent of later changes of the repository")
 	cmd.MarkFlagsRequiredTogether("commit", "tree")
 	for _, internal := range []string{"commit", "tree"} {
 		if err := cmd.Flags().MarkHidden(internal); err != nil {

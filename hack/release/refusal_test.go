@@ -54,7 +54,7 @@ func TestReleaseRefuses(t *testing.T) {
 			}
 			out, err := execute(t, append([]string{"make", "--root", root, "--output", filepath.Join(root, "bin/release")}, test.args...)...)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("got error %v: want one that says %q", err, test.want)
+				t.Errorf("got error %v: want one with %q", err, test.want)
 			}
 			if strings.Contains(out, "building") {
 				t.Errorf("it was refused after something was built:\n%s", out)
@@ -96,7 +96,7 @@ func remove(t *testing.T, file string) {
 	}
 }
 
-func TestADifferenceIsToldAndKept(t *testing.T) {
+func TestADifferenceIsReportedAndKept(t *testing.T) {
 	elsewhere := t.TempDir()
 	first, second := filepath.Join(elsewhere, "first"), filepath.Join(elsewhere, "second")
 	write(t, first, "same", "a")
@@ -108,7 +108,7 @@ func TestADifferenceIsToldAndKept(t *testing.T) {
 	err := finish(compare(&strings.Builder{}, first, second), elsewhere, second)
 	for _, want := range []string{"1 files differ, 1 do not", "other: its bytes differ", "is kept in " + second} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got error %v: want one that says %q", err, want)
+			t.Errorf("got error %v: want one with %q", err, want)
 		}
 	}
 	if _, err := os.Stat(second); err != nil {

@@ -13,7 +13,7 @@ RELEASE_BIN   := bin/release
 RELEASE_FLAGS ?=
 DIRTY         ?=
 
-# The makefile's own VERSION, if nobody set another, is for builds and no version of a release.
+# The makefile's default VERSION is for builds and no version of a release.
 RELEASE_VERSION = $(if $(filter file undefined,$(origin VERSION)),,--version "$(VERSION)")
 RELEASE         = go -C hack/release run ./
 RELEASE_ARGS    = --root $(CURDIR) --output $(CURDIR)/$(RELEASE_BIN) $(RELEASE_VERSION) $(if $(DIRTY),--dirty)

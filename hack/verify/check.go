@@ -74,15 +74,15 @@ func checkGo(name, text string) []string {
 	return findings
 }
 
-// systemRoots are folders of any Unix machine; they tell nothing of this one.
+// systemRoots are folders of any Unix machine; they reveal nothing about this one.
 var systemRoots = []string{
 	"/bin", "/dev", "/etc", "/home", "/mnt", "/opt", "/private", "/proc", "/run", "/srv", "/tmp", "/usr", "/var", "/Users",
 }
 
-// machineWords turns folders and a GOPROXY value into what no file may contain:
+// machineNames turns folders and a GOPROXY value into what no file may contain:
 // each folder, the topmost folder that it lies in unless every machine has that
 // one, and each proxy host that is not Go's public one.
-func machineWords(folders []string, proxy string) []string {
+func machineNames(folders []string, proxy string) []string {
 	words := map[string]bool{}
 	for _, folder := range folders {
 		top, _, nested := strings.Cut(strings.TrimPrefix(folder, "/"), "/")
@@ -101,7 +101,7 @@ func machineWords(folders []string, proxy string) []string {
 		}
 		words[u.Host] = true
 		if strings.ContainsFunc(u.Hostname(), unicode.IsLetter) && u.Hostname() != "localhost" {
-			words[u.Hostname()] = true // without its port; an IP alone tells nothing
+			words[u.Hostname()] = true // without its port; an IP alone reveals nothing
 		}
 	}
 	return slices.Sorted(maps.Keys(words))

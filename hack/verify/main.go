@@ -51,7 +51,7 @@ func run() ([]string, error) {
 	return check(files, words), nil
 }
 
-// thisMachine lists what would tell where a file was written: the checkout, the
+// thisMachine lists what would reveal where a file was written: the checkout, the
 // home and the module cache folder, and the host of a private module proxy.
 func thisMachine() ([]string, error) {
 	checkout, err := os.Getwd()
@@ -67,7 +67,7 @@ func thisMachine() ([]string, error) {
 		return nil, err
 	}
 	cache, proxy, _ := strings.Cut(strings.TrimSpace(goEnv), "\n")
-	return machineWords([]string{checkout, home, cache}, proxy), nil
+	return machineNames([]string{checkout, home, cache}, proxy), nil
 }
 
 func output(name string, args ...string) (string, error) {

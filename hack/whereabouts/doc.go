@@ -21,7 +21,7 @@
 //     may free the address of the other. Until the second DEL the pool is not empty
 //     of the sandbox, so the guard's records are right about it.
 //   - The reconciler is a part of the pod control loop, and so of the DaemonSet's
-//     pod on every node: it has the token of CNI DEL. Holdfast tells so by the
+//     pod on every node: it has the token of CNI DEL. Holdfast detects that by the
 //     tag of the pod's image, unless the configuration says it
 //     (unsafeReleases.reconcilerInDaemonSet).
 //   - The reconciler of 0.8.0 looks at a Pending pod every half second, that of

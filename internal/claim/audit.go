@@ -17,7 +17,7 @@ import (
 )
 
 // Facts puts together what an audit compares, from the pods and entries that were read; the slices are read now. Reservations
-// come last, when all else has been read: whereabouts writes an entry first and its reservation second. isNode says whether a
+// come last, when all else has been read: whereabouts writes an entry first and its reservation second. isNode reports whether a
 // name is that of a node, by its object or by the record of a pod that was there.
 func (n *Networks) Facts(ctx context.Context, pods []corev1.Pod, snapshot *ipam.Snapshot, isNode func(string) bool) (ipamaudit.Facts, error) {
 	facts := ipamaudit.Facts{Doubtful: sets.New[string](), Slices: map[string]sets.Set[string]{}}

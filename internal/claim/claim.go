@@ -27,7 +27,7 @@ import (
 
 // Network is what an IPAM does for a network.
 type Network struct {
-	// Managed says that the IPAM gives addresses of the network, and Reserved that it makes a reservation of each.
+	// Managed: the IPAM gives addresses of the network. Reserved: it makes a reservation of each.
 	Managed, Reserved bool
 	// Ranges are those that the network's configuration names.
 	Ranges []netip.Prefix
@@ -68,7 +68,7 @@ func Of(backend ipam.Auditable, definition func(context.Context, ipam.PodRef) (*
 // Err is the last read that failed. Nothing is known of its network; what is read for a removal needs to know that.
 func (n *Networks) Err() error { return n.failed }
 
-// Named is the network of a name ("namespace/name"). Nothing is said of one that does not exist or cannot be read.
+// Named is the network of a name ("namespace/name"). It is empty for one that does not exist or cannot be read.
 func (n *Networks) Named(ctx context.Context, name string) Network {
 	ref, ok := ipam.ParsePodRef(name)
 	network, known := n.byName[name]
@@ -97,7 +97,7 @@ func (n *Networks) read(definition *nadv1.NetworkAttachmentDefinition) (network 
 	return network
 }
 
-// Shown are the addresses in a pod's network-status. What cannot be read of it is left out: it says nothing.
+// Shown are the addresses in a pod's network-status. What cannot be read of it is left out.
 func (n *Networks) Shown(ctx context.Context, pod *corev1.Pod) []ipamaudit.Shown {
 	addresses, _ := podnetwork.StatusAddresses(pod.Annotations)
 	all := make([]ipamaudit.Shown, 0, len(addresses))
@@ -148,7 +148,7 @@ func Recorded(record *v1alpha1.IPAllocation) (addresses []netip.Addr) {
 	return addresses
 }
 
-// Claims says whether a pod's network-status counts for one of the addresses: its record has it, or the pod is one that the webhooks
+// Claims reports whether a pod's network-status counts for one of the addresses: its record has it, or the pod is one that the webhooks
 // would have protected and shows no more than it can have been given. What it cannot have been given holds nothing.
 func (n *Networks) Claims(ctx context.Context, pod *corev1.Pod, addresses []netip.Addr) (bool, error) {
 	var record v1alpha1.IPAllocation

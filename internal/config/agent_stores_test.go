@@ -45,7 +45,7 @@ func TestParseAgentRefusesStores(t *testing.T) {
 		"a network that is a path":             {"hostLocal: {dataDirs: [/a], networks: [../b]}", "stores.hostLocal.networks[0]: "},
 		"a network that is its own folder":     {"hostLocal: {dataDirs: [/a], networks: [..]}", "stores.hostLocal.networks[0]: "},
 		"a network twice":                      {"hostLocal: {dataDirs: [/a], networks: [b, b]}", "stores.hostLocal.networks[1]: Duplicate"},
-		"a reclaim of whatever network":        {"hostLocal: {dataDirs: [/a], reclaim: true}", "stores.hostLocal.reclaim: "},
+		"a reclaim without networks":           {"hostLocal: {dataDirs: [/a], reclaim: true}", "stores.hostLocal.reclaim: "},
 		"a reclaim without a directory":        {"hostLocal: {networks: [b], reclaim: true}", "stores.hostLocal.reclaim: "},
 		"a checkpoint that is a relative path": {"aws: {checkpoint: ipam.json}", "stores.aws.checkpoint: "},
 		"a checkpoint of another form":         {"aws: {checkpoint: /run/ipam}", "stores.aws.checkpoint: "},

@@ -19,7 +19,7 @@ import (
 )
 
 // decode reads one YAML document into the struct that target points to, by its json tags, and lists every mistake.
-// The decoders of the libraries stop at the first value of a wrong type; this one goes field by field, and leaves
+// The decoders of the libraries stop at the first value of a wrong type; this one reads field by field, and leaves
 // each value to encoding/json. A field with a mistake keeps its zero value.
 func decode(content []byte, target any) field.ErrorList {
 	root, err := parse(content)

@@ -41,12 +41,12 @@ func checkParsed[C any](t *testing.T, content []byte, parse func(string, []byte)
 	}
 }
 
-// FuzzParseManager: whatever is in the file, reading it ends with a valid configuration or with mistakes.
+// FuzzParseManager: reading any file ends with a valid configuration or with mistakes.
 func FuzzParseManager(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content []byte) { checkParsed(t, content, ParseManager, configv1alpha1.Validate) })
 }
 
-// FuzzParseAgent: whatever is in the file, reading it ends with a valid configuration or with mistakes.
+// FuzzParseAgent: reading any file ends with a valid configuration or with mistakes.
 func FuzzParseAgent(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content []byte) { checkParsed(t, content, ParseAgent, configv1alpha1.ValidateAgent) })
 }

@@ -203,7 +203,7 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 			content: header + "handshakes: {responseWithin: 10ms}\n",
 			want:    []string{`handshakes.responseWithin: Invalid value: "10ms": must be 1s or more`},
 		},
-		"words that are none of the choices": {
+		"values that are none of the choices": {
 			content: header + "evidence: Runtime\nunsafeReleases: {mode: Refuse}\n",
 			want: []string{
 				`evidence: Unsupported value: "Runtime": supported values: "Kubelet", "Agent"`,
@@ -278,7 +278,7 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 				"orphans.maxAsked: Invalid value: 0: must be between 1 and 1000, inclusive",
 			},
 		},
-		"a mode of the audit that nobody knows": {
+		"an unknown mode of the audit": {
 			content: header + "audit: {mode: repair}\n",
 			want:    []string{`audit.mode: Unsupported value: "repair": supported values: "Repair", "Report"`},
 		},
@@ -305,7 +305,7 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 			content: header + "server: {webhookURL: 'https://10.0.0.1:9443/x'}\n",
 			want:    []string{`server.webhookURL: Invalid value: "https://10.0.0.1:9443/x": must have the form "https://host:port", with nothing behind it`},
 		},
-		"addresses that nobody can listen on": {
+		"addresses on which no process can listen": {
 			content: header + "server: {webhookHost: example, metricsBindAddress: '8443', healthProbeBindAddress: 'example:http'}\n",
 			want: []string{
 				`server.webhookHost: Invalid value: "example": must be an IP address of this host, localhost, or empty for every address`,

@@ -23,7 +23,7 @@ func TestTheDefaultReleaseModeIsSaidAlikeEverywhere(t *testing.T) {
 	kubelet := &configv1alpha1.ManagerConfiguration{Evidence: configv1alpha1.EvidenceKubelet}
 	configv1alpha1.SetDefaults(kubelet)
 	if kubelet.UnsafeReleases.Mode != configv1alpha1.DefaultKubeletReleaseMode {
-		t.Errorf("with evidence Kubelet the mode is %s, and nobody else reclaims orphans: expected %s", kubelet.UnsafeReleases.Mode, configv1alpha1.DefaultKubeletReleaseMode)
+		t.Errorf("with evidence Kubelet the mode is %s, and nothing else reclaims orphans: expected %s", kubelet.UnsafeReleases.Mode, configv1alpha1.DefaultKubeletReleaseMode)
 	}
 	page, err := os.ReadFile("../../docs/reference/configuration.md")
 	if row := "| `unsafeReleases.mode` | `" + string(configv1alpha1.DefaultReleaseMode) + "` |"; err != nil || !strings.Contains(string(page), row) {

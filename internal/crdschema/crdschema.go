@@ -28,7 +28,7 @@ type Schema struct {
 	rules      *schemacel.Validator
 }
 
-// New compiles a schema; root says that it is that of a whole object, with metadata.
+// New compiles a schema; root: it is that of a whole object, with metadata.
 func New(schema *apiextensionsv1.JSONSchemaProps, root bool) (*Schema, error) {
 	var props apiextensions.JSONSchemaProps
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(schema, &props, nil); err != nil {
@@ -51,12 +51,12 @@ func New(schema *apiextensionsv1.JSONSchemaProps, root bool) (*Schema, error) {
 // Default fills in the defaults of what the object leaves out.
 func (s *Schema) Default(object map[string]any) { defaulting.Default(object, s.Structural) }
 
-// Check says what is wrong with a new object that stands at the path.
+// Check returns what is wrong with a new object that stands at the path.
 func (s *Schema) Check(path *field.Path, object map[string]any) field.ErrorList {
 	return s.Validate(context.Background(), path, object, nil)
 }
 
-// Validate says what is wrong with an object that takes the place of an old one, or with a new one where that is nil.
+// Validate returns what is wrong with an object that takes the place of an old one, or with a new one where that is nil.
 func (s *Schema) Validate(ctx context.Context, path *field.Path, object, old map[string]any) field.ErrorList {
 	var errs field.ErrorList
 	var before any
@@ -77,7 +77,7 @@ func (s *Schema) Validate(ctx context.Context, path *field.Path, object, old map
 	return append(errs, broken...)
 }
 
-// blocksRules says that the CEL rules cannot be evaluated on an object with this error.
+// blocksRules reports whether the CEL rules cannot be evaluated on an object with this error.
 func blocksRules(err *field.Error) bool {
 	return slices.Contains([]field.ErrorType{field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany,
 		field.ErrorTypeTypeInvalid}, err.Type)

@@ -46,7 +46,7 @@ func New(c clock.PassiveClock, o Options) *Limit {
 	return &Limit{clock: c, interval: o.Interval, last: lru.New(o.Memory), total: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(o.PerSecond, o.Burst, c)}
 }
 
-// Allow says whether there may be an event now, and counts it.
+// Allow reports whether there may be an event now, and counts it.
 func (l *Limit) Allow(about types.UID, reason v1alpha1.Reason) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

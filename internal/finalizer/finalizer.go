@@ -22,7 +22,7 @@ import (
 // FieldManager is the field manager of every write of the manager.
 const FieldManager = "holdfast-manager"
 
-// Way says how the finalizer came off.
+// Way is how the finalizer came off.
 type Way string
 
 // The ways.
@@ -66,7 +66,7 @@ func (c Client) Unprotect(ctx context.Context, pod Pod) (Way, error) {
 		"labels": map[string]any{v1alpha1.GuardedLabel: nil}})
 }
 
-// Unhold is Unprotect for a user who may unhold the pod and gives its addresses up: the policy holdfast-finalizer wants that said in the same write.
+// Unhold is Unprotect for a user who may unhold the pod and gives its addresses up: the policy holdfast-finalizer requires that statement in the same write.
 func (c Client) Unhold(ctx context.Context, pod Pod, reason string) (Way, error) {
 	return c.apply(ctx, pod, takeOff, map[string]any{"uid": pod.UID, deleteFinalizer: []string{v1alpha1.Finalizer},
 		"labels": map[string]any{v1alpha1.GuardedLabel: nil}, "annotations": map[string]string{v1alpha1.UnholdAnnotation: v1alpha1.UnholdGivenUp.Because(reason)}})
@@ -136,7 +136,7 @@ func (c Client) patch(ctx context.Context, pod Pod, body map[string]any, subreso
 	return c.Writer.Patch(ctx, target, raw, client.FieldOwner(FieldManager))
 }
 
-// gone looks, past every cache, whether there is nothing left to take off after a failed patch.
+// gone reports, by a live read, whether there is nothing left to remove after a failed patch.
 func (c Client) gone(ctx context.Context, pod Pod, patchErr error) (bool, error) {
 	if apierrors.IsNotFound(patchErr) {
 		return true, nil

@@ -18,7 +18,7 @@ import (
 )
 
 // errMayStart: what a CNI ADD gets from now on has no tombstone.
-var errMayStart = errors.New("its kubelet has not reported that a sandbox of the pod was ready, nor that the pod ended: " +
+var errMayStart = errors.New("its kubelet has not reported that a sandbox of the pod was ready, nor that the pod terminated: " +
 	"an ADD may still get an address for it, and that one is not kept")
 
 // Keep keeps the addresses of a pod that is being deleted from other pods of its name, before a person takes its finalizer off: each entry gets the

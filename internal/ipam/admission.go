@@ -15,7 +15,7 @@ import (
 type AdmittedPool struct {
 	// Name is the pool as "namespace/name".
 	Name string
-	// Range is the pool's range; RangeErr says that it cannot be read, and with it no address of the pool.
+	// Range is the pool's range; RangeErr: it cannot be read, and with it no address of the pool.
 	Range    netip.Prefix
 	RangeErr error
 	// Entries are the pool's entries by offset, as recorded.
@@ -39,9 +39,9 @@ type Reviewable interface {
 	DecodeReservation(raw []byte) (Reservation, error)
 	// ReservationHolders reads, past every cache, the entries for which a reservation stands. An error means unknown.
 	ReservationHolders(ctx context.Context, r Reservation) ([]Key, error)
-	// ReservationAddresses are the addresses that a reservation of this name may stand for; none where its name tells none.
+	// ReservationAddresses are the addresses that a reservation of this name may stand for; none where its name shows none.
 	ReservationAddresses(name string) []netip.Addr
-	// ReconcilerShared says whether the IPAM's reconciler may run in a pod with these images, under the pod's token.
+	// ReconcilerShared reports whether the IPAM's reconciler may run in a pod with these images, under the pod's token.
 	ReconcilerShared(images []string) bool
 }
 
@@ -51,7 +51,7 @@ func ParsePodRef(text string) (PodRef, bool) {
 	return PodRef{Namespace: namespace, Name: name}, ok && namespace != "" && name != "" && !strings.Contains(name, "/")
 }
 
-// ParseReference reads the reference of an entry: a pod, or the record that a tombstone names. An error says that it is neither.
+// ParseReference reads the reference of an entry: a pod, or the record that a tombstone names. An error means that it is neither.
 func ParseReference(text string) (pod *PodRef, record string, err error) {
 	ref, ok := ParsePodRef(text)
 	switch {

@@ -27,23 +27,23 @@ type Auditable interface {
 	// Reservations reads all reservations past every cache. An error means unknown.
 	Reservations(ctx context.Context) ([]Reservation, error)
 	// ReservationNames are the names that the reservation of an entry may have: first that of a network without a name. None
-	// says that they cannot be told.
+	// says that they are unknown.
 	ReservationNames(entry *Entry) []string
 	// ReservationReference names a reservation as the object of an event.
 	ReservationReference(name string) *corev1.ObjectReference
-	// Reserves says whether a network of this configuration makes a reservation of each address.
+	// Reserves reports whether a network of this configuration makes a reservation of each address.
 	Reserves(config string) bool
 	// Ranges are the ranges that a network of this configuration gives addresses of, each one to an attachment; none where that
-	// cannot be told.
+	// is unknown.
 	Ranges(config string) []netip.Prefix
-	// Covers says whether an address lies in the range of a cached pool.
+	// Covers reports whether an address lies in the range of a cached pool.
 	Covers(ip netip.Addr) bool
 	// SlicePool is the name of the object that divides the range of a network of this configuration among nodes; empty where
-	// none does, or where that cannot be told.
+	// none does, or where that is unknown.
 	SlicePool(config, definition string) string
 	// SlicePools reads, live, how ranges are divided among nodes. An error means unknown.
 	SlicePools(ctx context.Context) ([]*SlicePool, error)
-	// NodeOf is the node for which a pool ("namespace/name") of a slice was made, by its name; known says whether a node has
+	// NodeOf is the node for which a pool ("namespace/name") of a slice was made, by its name; known: whether a node has
 	// a name. Empty where the pool is not one of the slice.
 	NodeOf(pool string, divided *SlicePool, slice Slice, known func(node string) bool) string
 }

@@ -78,27 +78,27 @@ type Seen struct {
 	Follows string
 }
 
-// Problem is IPAM data that cannot be read as an entry: reported, never written, never taken for an absence.
+// Problem is IPAM data that cannot be read as an entry: reported, never written, never treated as absent.
 type Problem struct {
-	// Backend, Pool and Offset say where; Offset is empty when the whole pool is unreadable.
+	// Backend, Pool and Offset are the place; Offset is empty when the whole pool is unreadable.
 	Backend, Pool, Offset string
 	// PodRef and SandboxID are those of the entry, as recorded, where there are any.
 	PodRef, SandboxID string
-	// Message says what was found and what was expected.
+	// Message describes what was found and what was expected.
 	Message string
 }
 
-// Query asks for the entries that answer any of its fields; an empty field asks for nothing.
+// Query selects the entries that match any of its fields; an empty field selects nothing.
 type Query struct {
-	// Pod asks for the entries whose podref it is.
+	// Pod selects the entries whose podref it is.
 	Pod PodRef
-	// SandboxIDs ask for the entries of these sandboxes.
+	// SandboxIDs select the entries of these sandboxes.
 	SandboxIDs []string
-	// Record asks for the entries that carry the tombstone of that record.
+	// Record selects the entries that carry the tombstone of that record.
 	Record string
-	// Places ask for the entries that stand there now, of any owner.
+	// Places select the entries that stand there now, of any owner.
 	Places []Place
-	// Addresses ask for the entries that stand at them in any pool. A pool whose range cannot be read may have every one.
+	// Addresses select the entries that stand at them in any pool. A pool whose range cannot be read may have every one.
 	Addresses []netip.Addr
 }
 
@@ -108,7 +108,7 @@ type Place struct {
 	IP   netip.Addr
 }
 
-// Snapshot is what a backend holds, for one question, from one source. It is shared: read it, never change it.
+// Snapshot is what a backend holds, for one query, from one source. It is shared: read it, never change it.
 type Snapshot struct {
 	// Entries are sorted by pool, then by address.
 	Entries []Entry
@@ -118,7 +118,7 @@ type Snapshot struct {
 	Problems []Problem
 	// PoolVersions maps each pool that was looked at ("namespace/name") to the resourceVersion at which it was read.
 	PoolVersions map[string]string
-	// Removed are those of the places and sandboxes that were asked for of which this process saw the entry go, so that the address was free. It is
+	// Removed are the queried places and sandboxes of which this process saw the entry removed, so that the address was free. It is
 	// empty on live reads.
 	Removed []Removed
 }
@@ -133,7 +133,7 @@ type Removed struct {
 // observe and decide again.
 var ErrChanged = errors.New("the entry is not the one that was decided on")
 
-// Request asks for one entry to go back to its pool.
+// Request is the release of one entry to its pool.
 type Request struct {
 	Key
 	// Record is the name of the IPAllocation on whose behalf it is released; it stands in the tombstone. Once the
@@ -141,13 +141,13 @@ type Request struct {
 	Record string
 }
 
-// Result is the outcome of one Request, at the same index. A nil Err means that the entry is gone from the pool.
+// Result is the outcome of one Request, at the same index. A nil Err means that the entry is removed from the pool.
 type Result struct {
 	Request Request
 	Err     error
 }
 
-// Rewrite asks for one entry to be given to another sandbox of the same pod: the one that uses the address now.
+// Rewrite gives one entry to another sandbox of the same pod: the one that uses the address now.
 type Rewrite struct {
 	// Key is the entry as it stands, under the sandbox that is gone.
 	Key
@@ -161,14 +161,14 @@ type Rewritten struct {
 	Err     error
 }
 
-// Event says that what the backend holds for some pods or sandboxes has changed.
+// Event is a change of what the backend holds for some pods or sandboxes.
 type Event struct {
-	// PodRefs and SandboxIDs are those of the entries that appeared, changed or went.
+	// PodRefs and SandboxIDs are those of the entries that appeared, changed or were removed.
 	PodRefs    []PodRef
 	SandboxIDs []string
-	// Records are the record names in tombstones that appeared, changed or went.
+	// Records are the record names in tombstones that appeared, changed or were removed.
 	Records []string
-	// Problems are those that appeared or changed; one that went is not told.
+	// Problems are those that appeared or changed; one that disappeared is not reported.
 	Problems []Problem
 }
 
@@ -178,21 +178,21 @@ type Backend interface {
 	Name() string
 	// PoolReference names a pool ("namespace/name") as the object of an event.
 	PoolReference(pool string) *corev1.ObjectReference
-	// Manages says whether an attachment's IPAM is this backend's.
+	// Manages reports whether an attachment's IPAM is this backend's.
 	Manages(ipam podnetwork.IPAM) bool
 	// Setup registers caches, indexes and watches with the manager. It is called once, before Start.
 	Setup(ctx context.Context, mgr manager.Manager) error
 	// Subscribe registers a function that is called, without blocking, for each change seen. Call it before the manager starts.
 	Subscribe(func(Event))
-	// HasSynced says whether the first list of every cache has been seen.
+	// HasSynced reports whether the first list of every cache has been seen.
 	HasSynced() bool
 
-	// Find reads from the cache what a query asks for.
+	// Find reads from the cache what a query selects.
 	Find(q Query) Snapshot
 	// All reads the whole cache: for sweeps and audits.
 	All() Snapshot
 
-	// Live reads what a query asks for from the API server, past every cache. An error means unknown.
+	// Live reads what a query selects from the API server, past every cache. An error means unknown.
 	Live(ctx context.Context, q Query) (Snapshot, error)
 	// Versions reads the resourceVersions of pools ("namespace/name") past the cache; a pool that does not exist has none.
 	Versions(ctx context.Context, pools []string) (map[string]string, error)

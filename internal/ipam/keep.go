@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// Keep puts the tombstone of the pod's record on each entry that the record holds, as the manager does once a pod object is gone: then no pod of
+// Keep puts the tombstone of the pod's record on each entry that the record holds, as the manager does once a pod object is deleted: then no pod of
 // the same name can come first. It returns those that it has put. It fails where an entry of the pod has no record, or cannot be read. Without a
 // record, record is nil.
 func Keep(ctx context.Context, backend Backend, pod PodRef, record *v1alpha1.IPAllocation) ([]Request, error) {

@@ -25,12 +25,12 @@ type Attachment struct {
 // changes nothing, where what it found is not what was given to it.
 type Repairable interface {
 	Auditable
-	// ReservationAddresses are the addresses that a reservation of this name may stand for; none where its name tells none.
+	// ReservationAddresses are the addresses that a reservation of this name may stand for; none where its name shows none.
 	ReservationAddresses(name string) []netip.Addr
 	// ReservationName is the name ("namespace/name") under which the IPAM reserves the address of an attachment; empty where its
-	// network makes no reservations. An error says that the name cannot be told for certain.
+	// network makes no reservations. An error means that the name is uncertain.
 	ReservationName(at Attachment) (string, error)
-	// SameReservation says whether two names ("namespace/name") reserve one address of one network, however spelled.
+	// SameReservation reports whether two names ("namespace/name") reserve one address of one network, however spelled.
 	SameReservation(x, y string) bool
 
 	// CreateReservation makes a reservation as the IPAM itself would.
@@ -52,7 +52,7 @@ func ReservationTombstone(podRef string) string {
 	return v1alpha1.TombstonePrefix + "/" + namespace + "." + name
 }
 
-// ReservationOwner is the reference of the pod that a reservation is, or was, for; marked says that its removal has begun.
+// ReservationOwner is the reference of the pod that a reservation is, or was, for; marked: its removal has begun.
 // A namespace has no dot in its name, so that the first one ends it.
 func ReservationOwner(podRef string) (owner string, marked bool) {
 	text, isTombstone := strings.CutPrefix(podRef, v1alpha1.TombstonePrefix+"/")

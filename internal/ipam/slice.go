@@ -57,10 +57,10 @@ type SliceUse struct {
 	Entries int
 }
 
-// Any says that the slice is in use.
+// Any reports whether the slice is in use.
 func (u SliceUse) Any() bool { return u.Entries > 0 }
 
-// ErrSliceChanged says that a SlicePool is not as it was read any more. It is no failure: read it again.
+// ErrSliceChanged: a SlicePool is not as it was read any more. It is no failure: read it again.
 var ErrSliceChanged = errors.New("the object that divides the range is not as it was read")
 
 // TakenSlice is a slice that its node has before a write and not after it.
@@ -85,7 +85,7 @@ type Sliced interface {
 	// ClearSlice takes the slice at an index from its node. It fails with ErrSliceChanged if the object is not as it was read.
 	ClearSlice(ctx context.Context, pool *SlicePool, index int) error
 
-	// GuardsSlices says whether the slices of a namespace are looked after at all.
+	// GuardsSlices reports whether the slices of a namespace are guarded at all.
 	GuardsSlices(namespace string) bool
 	// DecodeSlicePool reads the raw object of an admission request.
 	DecodeSlicePool(raw []byte) (*SlicePool, error)

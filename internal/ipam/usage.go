@@ -4,7 +4,7 @@ package ipam
 
 // RangeUse is how full a range of a network is. The pools that the range is divided into, one for each node, are counted together.
 type RangeUse struct {
-	// Network is the name that the IPAM's configuration gives to the network; empty where it gives none, or where that cannot be told.
+	// Network is the name that the IPAM's configuration gives to the network; empty where it gives none, or where that is unknown.
 	Network string
 	// Range is the network's range in CIDR notation, or that of a pool which no configuration names.
 	Range string
@@ -18,7 +18,7 @@ type RangeUse struct {
 	Fullest float64
 }
 
-// Measurable is a backend that can tell how full its ranges are.
+// Measurable is a backend that reports how full its ranges are.
 type Measurable interface {
 	Backend
 	// Usage reads from the cache how full each range is. The configurations are those of every network of the cluster; what none of them

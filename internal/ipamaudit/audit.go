@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// books are the facts by what they are looked up by.
-type books struct {
+// index holds the facts by their keys.
+type index struct {
 	Facts
 	byPod        map[string][]*Entry
 	byAddress    map[netip.Addr][]*Entry
@@ -28,7 +28,7 @@ type books struct {
 	foreign sets.Set[string]
 }
 
-// Audit finds every contradiction, in an order that depends on nothing but the findings.
+// Audit finds every contradiction, in a deterministic order.
 func Audit(facts Facts) []Finding {
 	b := open(facts)
 	var findings []Finding
@@ -53,8 +53,8 @@ func Audit(facts Facts) []Finding {
 	return findings
 }
 
-func open(facts Facts) *books {
-	b := &books{
+func open(facts Facts) *index {
+	b := &index{
 		Facts: facts, byPod: map[string][]*Entry{}, byAddress: map[netip.Addr][]*Entry{},
 		reservations: map[string]*Reservation{}, standing: sets.New[string](), foreign: sets.New[string](),
 		live: map[string][]*Pod{}, reservedFor: map[string][]*Reservation{},
@@ -81,7 +81,7 @@ func open(facts Facts) *books {
 }
 
 // shown looks at one address of a live pod.
-func (b *books) shown(pod *Pod, shown Shown) []Finding {
+func (b *index) shown(pod *Pod, shown Shown) []Finding {
 	if b.Doubtful.Has(pod.Ref) {
 		return nil
 	}
@@ -105,7 +105,7 @@ func (b *books) shown(pod *Pod, shown Shown) []Finding {
 }
 
 // entryOf is the entry of a pod's address; one whose release has begun may be any pod's.
-func (b *books) entryOf(pod *Pod, shown Shown) *Entry {
+func (b *index) entryOf(pod *Pod, shown Shown) *Entry {
 	for _, e := range b.byAddress[shown.IP] {
 		if e.Releasing || e.PodRef == pod.Ref && sameInterface(e.Interface, shown.Interface) {
 			return e
@@ -114,7 +114,7 @@ func (b *books) entryOf(pod *Pod, shown Shown) *Entry {
 	return nil
 }
 
-func (b *books) entryMissing(about Finding) []Finding {
+func (b *index) entryMissing(about Finding) []Finding {
 	if b.Unreadable {
 		return nil
 	}
@@ -127,7 +127,7 @@ func (b *books) entryMissing(about Finding) []Finding {
 
 // reservationOf looks for the reservation of an entry. Under the name of a network without a name an entry of a network
 // with one may meet another of the same name, which is no inconsistency.
-func (b *books) reservationOf(entry *Entry, about Finding) []Finding {
+func (b *index) reservationOf(entry *Entry, about Finding) []Finding {
 	about.Kind = v1alpha1.ReasonReservationMissing
 	for at, name := range entry.Reservations {
 		r := b.reservations[name]
@@ -147,7 +147,7 @@ func (b *books) reservationOf(entry *Entry, about Finding) []Finding {
 
 // twice looks for the same address of the same network in another pool, for another live pod. Without reservations two
 // ranges of a network may share addresses by intent, but two pools of one slice may not.
-func (b *books) twice(entry *Entry, reserved bool, about Finding) []Finding {
+func (b *index) twice(entry *Entry, reserved bool, about Finding) []Finding {
 	for _, other := range b.byAddress[entry.IP] {
 		if other.Pool == entry.Pool || other.Releasing || other.PodRef == entry.PodRef {
 			continue
@@ -160,7 +160,7 @@ func (b *books) twice(entry *Entry, reserved bool, about Finding) []Finding {
 	return nil
 }
 
-// sameNetwork says whether the reservations of both entries would have one name.
+// sameNetwork reports whether the reservations of both entries would have one name.
 func sameNetwork(x, y *Entry) bool {
 	if len(x.Reservations) == 1 && len(y.Reservations) == 1 {
 		return x.Reservations[0] == y.Reservations[0]
@@ -170,8 +170,8 @@ func sameNetwork(x, y *Entry) bool {
 	})
 }
 
-// isShown says whether a live pod shows the address of its entry, on a network that makes reservations where that matters.
-func (b *books) isShown(entry *Entry, reserved bool) bool {
+// isShown reports whether a live pod shows the address of its entry, on a network that makes reservations where that matters.
+func (b *index) isShown(entry *Entry, reserved bool) bool {
 	return slices.ContainsFunc(b.live[entry.PodRef], func(p *Pod) bool {
 		return slices.ContainsFunc(p.Shown, func(s Shown) bool {
 			return (s.Reserved || !reserved) && s.IP == entry.IP && sameInterface(s.Interface, entry.Interface)
@@ -181,7 +181,7 @@ func (b *books) isShown(entry *Entry, reserved bool) bool {
 
 // orphaned are the reservations that stand for nothing. One that a live pod's missing entry left behind is left to that
 // finding.
-func (b *books) orphaned() []Finding {
+func (b *index) orphaned() []Finding {
 	if b.Unreadable {
 		return nil
 	}
@@ -198,8 +198,8 @@ func (b *books) orphaned() []Finding {
 }
 
 // moved are the entries in the pools of nodes that do not have the slice any more. That of an address that no live pod shows
-// has no UID: its pod may be starting, ending or gone.
-func (b *books) moved() []Finding {
+// has no UID: its pod may be starting, terminating or absent.
+func (b *index) moved() []Finding {
 	var findings []Finding
 	for i := range b.Entries {
 		e := &b.Entries[i]
@@ -220,7 +220,7 @@ func (b *books) moved() []Finding {
 }
 
 // unsliced are the pods whose node has no slice of their network.
-func (b *books) unsliced() []Finding {
+func (b *index) unsliced() []Finding {
 	if b.Slices == nil {
 		return nil
 	}
@@ -237,7 +237,7 @@ func (b *books) unsliced() []Finding {
 }
 
 // hasSlice: any namespace's object of that name will do, since it is unknown which one the node's IPAM reads.
-func (b *books) hasSlice(name, node string) bool {
+func (b *index) hasSlice(name, node string) bool {
 	for pool, nodes := range b.Slices {
 		if _, own, _ := strings.Cut(pool, "/"); own == name && nodes.Has(node) {
 			return true
@@ -246,7 +246,7 @@ func (b *books) hasSlice(name, node string) bool {
 	return false
 }
 
-// showsWithout says whether a pod shows an address that is in none of its entries.
+// showsWithout reports whether a pod shows an address that is in none of its entries.
 func (p *Pod) showsWithout(entries []*Entry) bool {
 	return slices.ContainsFunc(p.Shown, func(s Shown) bool {
 		return s.Managed && !slices.ContainsFunc(entries, func(e *Entry) bool { return e.IP == s.IP })

@@ -99,10 +99,10 @@ func TestAudit(t *testing.T) {
 		"an address of another IPAM has no entry": {
 			facts: Facts{Pods: []Pod{with(pod("web", one), func(p *Pod) { p.Shown[0].Managed, p.Shown[0].Reserved = false, false })}},
 		},
-		"of a pool that cannot be read nobody can say what it lacks": {
+		"a pool that cannot be read lacks nothing": {
 			facts: Facts{Pods: []Pod{pod("web", one)}, Reservations: []Reservation{reservation("10.0.0.2", "db")}, Unreadable: true},
 		},
-		"of a pod with an entry that cannot be read nobody can say what it lacks": {
+		"a pod with an entry that cannot be read lacks nothing": {
 			facts: Facts{Pods: []Pod{pod("web", one)}, Reservations: []Reservation{reservation("10.0.0.2", "web")}, Doubtful: sets.New("ns/web")},
 		},
 		"an entry whose release has begun names no pod, and is one": {
@@ -180,7 +180,7 @@ func TestAudit(t *testing.T) {
 			facts: Facts{Pods: []Pod{unreserved(pod("web", one)), unreserved(pod("db", one))},
 				Entries: []Entry{entry("", one, "web"), with(entry("", one, "db"), func(e *Entry) { e.Pool = "ks/10.0.0.0-25" })}},
 		},
-		"an entry of a slice that nobody has any more, whose pod is not there": {
+		"an entry of a slice that no node has any more, of a pod that does not exist": {
 			facts: Facts{Entries: []Entry{inSlice(entry("node-a-", one, "gone"), "node-a", "")}},
 			want: []Finding{{Kind: v1alpha1.ReasonSliceMoved, PodRef: "ns/gone", IP: one, Interface: "net1", Pool: "ks/node-a-10.0.0.0-24",
 				Slice: "ks/blue 10.0.0.0/24", Node: "node-a"}},
@@ -198,7 +198,7 @@ func TestAudit(t *testing.T) {
 			facts: Facts{Slices: map[string]sets.Set[string]{}, Starting: []Starting{{Ref: "ns/web", UID: "web-uid", Node: "node-b", Divided: []string{"blue"}}}},
 			want:  []Finding{{Kind: v1alpha1.ReasonPodWithoutSlice, PodRef: "ns/web", UID: "web-uid", Slice: "blue", Node: "node-b"}},
 		},
-		"slices of which nobody can tell": {
+		"unknown slices": {
 			facts: Facts{Starting: []Starting{{Ref: "ns/web", UID: "web-uid", Node: "node-b", Divided: []string{"blue"}}}},
 		},
 		"an entry in a second pool of a pod that does not show it is a race that is being lost": {

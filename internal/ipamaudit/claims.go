@@ -46,7 +46,7 @@ func (p *Pod) Claimed(claims []Shown, reserved int) []Shown {
 }
 
 // claimed are those of all pods' claims that count, at most ClaimsPerNamespace for each namespace, with those reserved already.
-func (b *books) claimed() []Finding {
+func (b *index) claimed() []Finding {
 	var findings, bare []Finding
 	spare := map[string]int{}
 	for i := range b.Pods {
@@ -77,7 +77,7 @@ func (b *books) claimed() []Finding {
 }
 
 // claimsOf are the addresses that a pod shows without an entry.
-func (b *books) claimsOf(pod *Pod) (claims []Shown) {
+func (b *index) claimsOf(pod *Pod) (claims []Shown) {
 	for _, shown := range pod.Shown {
 		if shown.Managed && !b.Doubtful.Has(pod.Ref) && b.entryOf(pod, shown) == nil {
 			claims = append(claims, shown)
@@ -88,7 +88,7 @@ func (b *books) claimsOf(pod *Pod) (claims []Shown) {
 
 // spend takes from each namespace's share the reservations that no entry stands behind, but for those of addresses that their
 // pod shows: these are claims themselves.
-func (b *books) spend(spare map[string]int) {
+func (b *index) spend(spare map[string]int) {
 	for i := range b.Reservations {
 		r := &b.Reservations[i]
 		if namespace := namespaceOf(r.PodRef); !b.standing.Has(r.Name) && !slices.ContainsFunc(b.live[r.PodRef], r.isShownBy) {
@@ -98,7 +98,7 @@ func (b *books) spend(spare map[string]int) {
 }
 
 // leftOver are a pod's reservations that stand neither for an entry nor for an address that it shows.
-func (b *books) leftOver(pod *Pod) (left []*Reservation) {
+func (b *index) leftOver(pod *Pod) (left []*Reservation) {
 	for _, r := range b.reservedFor[pod.Ref] {
 		if !b.standing.Has(r.Name) && !r.isShownBy(pod) {
 			left = append(left, r)
@@ -116,7 +116,7 @@ func namespaceOf(podRef string) string {
 	return namespace
 }
 
-// Within says whether one of a network's ranges has an address. Where no range is known, any may.
+// Within reports whether one of a network's ranges has an address. Where no range is known, any may.
 func Within(ranges []netip.Prefix, ip netip.Addr) bool {
 	return len(ranges) == 0 || slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(ip) })
 }

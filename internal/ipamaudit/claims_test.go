@@ -46,7 +46,7 @@ func TestOnlyClaimsThatAnIPAMCanHaveCausedCount(t *testing.T) {
 		"one more than it can have":                             {pod: claiming("ns", "web", one, free("shared", 1), free("shared", 2))},
 		"two ranges":                                            {pod: claiming("ns", "web", map[string]int{"shared": 2}, free("shared", 1), free("shared", 2)), want: 2},
 		"a network that it does not request":                    {pod: claiming("ns", "web", map[string]int{"own": 1}, free("shared", 1))},
-		"too many of one network, with room in another":         {pod: claiming("ns", "web", map[string]int{"shared": 1, "own": 4}, free("shared", 1), free("shared", 2))},
+		"too many of one network, with a spare in another":      {pod: claiming("ns", "web", map[string]int{"shared": 1, "own": 4}, free("shared", 1), free("shared", 2))},
 		"an address outside of the network's ranges":            {pod: claiming("ns", "web", one, outside)},
 		"its record has an address: that one was given":         {pod: with(claiming("ns", "web", one, free("shared", 1)), func(p *Pod) { p.Recorded = []netip.Addr{free("", 7).IP} })},
 		"its record has this address":                           {pod: with(claiming("ns", "web", nil, free("shared", 1)), func(p *Pod) { p.Recorded = []netip.Addr{free("", 1).IP} }), want: 1},

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ipamaudit compares, purely, what an IPAM has recorded with what live pods show, and finds contradictions. An IPAM
-// makes them by itself: whereabouts answers an ADD whose record it could not write, skips reservations, and deletes those of
-// others (hack/dev/test/guarded tells these as stories). A finding is a candidate: facts are read one after the other
-// while addresses come and go, so a report of it needs another look, later and live.
+// makes them by itself: whereabouts completes an ADD whose entry it could not write, skips reservations, and deletes those of
+// others (hack/dev/test/guarded has specs for these). A finding is a candidate: facts are read one after the other
+// while addresses are allocated and released, so it is read again, later and live, before it is reported.
 //
 //	EntryMissing         a live pod shows an address of a managed network, and no pool has it for the pod
 //	ReservationMissing   a live pod shows the address of its entry, and nothing reserves it

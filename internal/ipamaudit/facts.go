@@ -17,9 +17,9 @@ type Facts struct {
 	Entries []Entry
 	// Reservations are all that there are.
 	Reservations []Reservation
-	// Unreadable says that a whole pool could not be read, so that of no address it is known that no pool has it.
+	// Unreadable: a whole pool could not be read, so that it is unknown of every address whether a pool has it.
 	Unreadable bool
-	// Doubtful are the pods with an entry that could not be read, or whose reservation has a name that cannot be told.
+	// Doubtful are the pods with an entry that could not be read, or with a reservation whose name is unknown.
 	Doubtful sets.Set[string]
 	// Slices are, by the name of the object that divides a range ("namespace/name"), the nodes that have a part of it. Nil
 	// where that is unknown, or no range is divided.
@@ -28,9 +28,9 @@ type Facts struct {
 	Accounts *Accounts
 	// Starting are pods that have an ADD or a DEL of a divided network before them.
 	Starting []Starting
-	// ForRepair says that findings may be written about: then only claims count that an IPAM can have caused (claims.go).
+	// ForRepair: findings may be written about: then only claims count that an IPAM can have caused (claims.go).
 	ForRepair bool
-	// Partial says that these are the facts about some findings of an audit, which has bounded the claims of each namespace.
+	// Partial: these are the facts about some findings of an audit, which has bounded the claims of each namespace.
 	Partial bool
 }
 
@@ -60,11 +60,11 @@ type Shown struct {
 	Interface string
 	// Network is as the status names it.
 	Network string
-	// Managed says that the network's IPAM is the one whose pools were read, and that one of these covers the address.
+	// Managed: the network's IPAM is the one whose pools were read, and one of these covers the address.
 	Managed bool
-	// Outside says that the network's ranges are known, and that none has the address.
+	// Outside: the network's ranges are known, and none has the address.
 	Outside bool
-	// Reserved says that this network makes a reservation of each address.
+	// Reserved: this network makes a reservation of each address.
 	Reserved bool
 }
 
@@ -76,24 +76,24 @@ type Entry struct {
 	SandboxID string
 	PodRef    string
 	Interface string
-	// Releasing says that a release of the entry has begun. Then it names no pod.
+	// Releasing: a release of the entry has begun. Then it names no pod.
 	Releasing bool
 	// Reservations are the names, as in Reservation.Name, that the address's reservation may have, at least one: the first is
 	// that of a network without a name, the others those of each network that the pool's name can mean.
 	Reservations []string
-	// Slice says which slice's pool the entry is in; the zero value for an entry of a range that is not divided.
+	// Slice is the slice of the entry's pool; the zero value for an entry of a range that is not divided.
 	Slice Slice
 }
 
 // Slice is the part of a divided range for which an entry's pool was made.
 type Slice struct {
-	// Name tells it from all others: the object that lists it, and its range. Empty where the pool is no slice's.
+	// Name identifies it: the object that lists it, and its range. Empty where the pool is no slice's.
 	Name string
 	// For is the node in the pool's name; Node has the slice now, empty if none has.
 	For, Node string
 }
 
-// Moved says that another node than the pool's has the slice now, or none.
+// Moved reports whether another node than the pool's has the slice now, or none.
 func (s Slice) Moved() bool { return s.Name != "" && s.For != s.Node }
 
 // Reservation keeps an address from being handed out by overlapping ranges.

@@ -43,7 +43,7 @@ type Finding struct {
 	Slice, Node, Owner string
 }
 
-// Identity tells contradictions apart, also when further pods have come into one.
+// Identity identifies a contradiction, also when further pods have come into one.
 type Identity struct {
 	kind               v1alpha1.Reason
 	podRef             string
@@ -66,10 +66,10 @@ func (f Finding) Identity() Identity {
 	return id
 }
 
-// IsSame says whether both findings are about one contradiction.
+// IsSame reports whether both findings are about one contradiction.
 func (f Finding) IsSame(other Finding) bool { return f.Identity() == other.Identity() }
 
-// Message says what was found, what was expected, and what to do.
+// Message describes what was found, what was expected, and what to do.
 func (f Finding) Message() string {
 	switch f.Kind {
 	case v1alpha1.ReasonSliceMoved, v1alpha1.ReasonPodWithoutSlice:
@@ -97,7 +97,7 @@ func (f Finding) sliceMessage() string {
 		user = fmt.Sprintf("that pod %s (UID %s) uses", f.PodRef, f.UID)
 	}
 	return fmt.Sprintf("pool %s of node %s has an entry of %s %s, but %s the slice %s now; expected the slice to stay while entries of it "+
-		"remain, since its new node hands the same addresses out again. Replace the pod if it lives; the entry of one that is gone is released as always.",
+		"remain, since its new node hands the same addresses out again. Replace the pod if it lives; the entry of a deleted pod is released as always.",
 		f.Pool, f.Node, f.IP, user, owner, f.Slice)
 }
 
@@ -121,7 +121,7 @@ func (f Finding) addressMessage() string {
 		return fmt.Sprintf("%s from pool %s, and %s has the same address from pool %s; expected one user. Replace one of both pods.",
 			subject, f.Pool, f.Other, f.OtherPool)
 	default:
-		return fmt.Sprintf("reservation %s of pod %s stands for no entry of any pool; expected it to go with its entry. It takes an address from "+
+		return fmt.Sprintf("reservation %s of pod %s stands for no entry of any pool; expected it to be removed with its entry. It takes an address from "+
 			"every overlapping range: delete it once the pod does not run.", f.Reservation, f.PodRef)
 	}
 }

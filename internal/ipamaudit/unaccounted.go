@@ -31,7 +31,7 @@ func Unaccounted(entries []Entry, a Accounts) []Entry {
 	return left
 }
 
-func (b *books) unaccounted() []Finding {
+func (b *index) unaccounted() []Finding {
 	if b.Accounts == nil {
 		return nil
 	}

@@ -39,7 +39,7 @@ func TestI10EveryEntryIsAccountedFor(t *testing.T) {
 				t.Errorf("found %+v: %s", found[0], found[0].Message())
 			}
 			if unknown := Audit(Facts{Entries: []Entry{tc.entry}}); len(unknown) > 0 {
-				t.Errorf("found though nobody can tell what leads to it: %+v", unknown)
+				t.Errorf("found though it is unknown what leads to it: %+v", unknown)
 			}
 		})
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ipamrepair decides, purely, what is written about a contradiction that internal/ipamaudit found, once it has stood
-// for the release delay and was found again by live reads. Only reservations are ever written: an entry without a pod goes the
+// for the release delay and was found again by live reads. Only reservations are ever written: an entry without a pod takes the
 // way of every release, and an entry that is missing cannot be put back without its sandbox ID.
 //
 //	EntryMissing         reserve the address for the pod that shows it, where nothing does; the entry itself is only reported

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// Facts are what live reads say about one finding, after it was confirmed. A fact that was not read holds, like one that is
+// Facts are what live reads show about one finding, after it was confirmed. A fact that was not read holds, like one that is
 // Unknown. Absent and an empty list are the same.
 type Facts struct {
 	Finding ipamaudit.Finding
@@ -50,7 +50,7 @@ type Record struct {
 	PodRef string
 }
 
-// Owner is a pod of the name that a reservation has. That it exists says nothing of whether the reservation is this pod's.
+// Owner is a pod of the name that a reservation has. That it exists does not show whether the reservation is this pod's.
 type Owner struct {
 	UID types.UID
 	// Held: the pod carries our finalizer.
@@ -66,7 +66,7 @@ type Owner struct {
 	Node     release.Fact[release.Node]
 }
 
-// gone says whether the pod of a reservation is proven gone, and in words why not.
+// gone reports whether the pod of a reservation is proven gone, and why not, as text.
 func (f *Facts) gone() (isGone bool, why string) {
 	if !f.Owner.IsRead() {
 		return false, "its pod could not be read: " + f.Owner.Why()
@@ -79,7 +79,7 @@ func (f *Facts) gone() (isGone bool, why string) {
 	case !owner.Finished:
 		return false, "its pod (UID " + string(owner.UID) + ") exists, and its kubelet has not finished it"
 	case owner.Held && len(owner.Machines) == 0:
-		return false, "its pod (UID " + string(owner.UID) + ") is finished, but no record says on which machine it was"
+		return false, "its pod (UID " + string(owner.UID) + ") is finished, but no record names the machine that ran it"
 	}
 	for _, machine := range owner.Machines {
 		if !owner.Node.IsKnown() || !release.Compare(machine, owner.Node.Get().Machine).IsShown() {
@@ -89,8 +89,8 @@ func (f *Facts) gone() (isGone bool, why string) {
 	return true, ""
 }
 
-// hasOther says whether the pod that has the name by now is shown to have other addresses than the reservation's: its ADDs are over, and neither
-// its network-status (Users) nor its record (Records), which decideOrphaned has asked before, has the address.
+// hasOther reports whether the pod that has the name by now is shown to have other addresses than the reservation's: its ADDs are over, and neither
+// its network-status (Users) nor its record (Records), which decideOrphaned has checked before, has the address.
 func (f *Facts) hasOther() bool {
 	return f.Owner.IsKnown() && f.Owner.Get().Reported && f.Owner.Get().Recorded
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// each calls f for every combination of facts that the rules tell apart, the unread ones included.
+// each calls f for every combination of facts that the rules distinguish, the unread ones included.
 func each(f func(Facts)) {
 	one := func(ref string) ipamaudit.Entry { return entryOf(ref) }
 	for _, kind := range ipamaudit.Kinds {
@@ -64,7 +64,7 @@ func TestI1I5NothingIsTakenAwayWithoutProof(t *testing.T) {
 	taken, given := 0, 0
 	each(func(f Facts) {
 		d := Decide(f)
-		own := f.Reservation.Get().Owner == web // its own goes back to it from a mark, whatever else there is
+		own := f.Reservation.Get().Owner == web // a pod takes its own reservation back from a mark in every case
 		switch {
 		case d.Action == Give && !own:
 			given++
@@ -122,7 +122,7 @@ func checkTaken(t *testing.T, f Facts, d Decision) {
 	case d.Action == Delete && !f.Reservation.Get().Marked:
 		t.Fatalf("a reservation is removed that was never marked: %+v", f)
 	case len(f.Users.Get())+len(f.Entries.Get())+len(f.Records.Get()) > 0:
-		t.Fatalf("action %d on an address that somebody has: %+v", d.Action, f)
+		t.Fatalf("action %d on an address that is in use: %+v", d.Action, f)
 	case f.Finding.Kind != v1alpha1.ReasonReservationOrphaned:
 		t.Fatalf("action %d on a finding of kind %s", d.Action, f.Finding.Kind)
 	}

@@ -25,5 +25,5 @@ var (
 	Features = []Feature{MutatingAdmissionPolicy, PodResize}
 )
 
-// ServedBy says whether an API server of that version serves the feature by default.
+// ServedBy reports whether an API server of that version serves the feature by default.
 func (f Feature) ServedBy(server *version.Version) bool { return !server.LessThan(f.Since) }

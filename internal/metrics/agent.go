@@ -4,7 +4,7 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// What a node's agent sees and says. Only agents report it.
+// What a node's agent sees and reports. Only agents report it.
 var (
 	// AgentListings counts looks at the container runtime by result: AgentListed, or the reason for which there is no list.
 	AgentListings = register(prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -22,7 +22,7 @@ var (
 	// AgentSandboxes is the number of sandboxes that the agent remembers.
 	AgentSandboxes = register(prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: Prefix + "agent_sandboxes_remembered",
-		Help: "Sandboxes that the agent has seen listed and remembers, living and gone.",
+		Help: "Sandboxes that the agent has seen listed and remembers, live and removed ones.",
 	}))
 
 	// AgentOpenQueries is the number of queries that stand before the agent without a final response.

@@ -14,7 +14,7 @@ var (
 		Help: "End of the certificate that the webhook server of this process presents, in seconds since 1970. A certificate that was renewed and not read again shows here.",
 	}, nil)
 
-	// CertificateEnd tells when the certificate ends that the webhook server presents; the zero time has no series.
+	// CertificateEnd is when the certificate of the webhook server expires; the zero time has no series.
 	CertificateEnd = register(&AtScrape[time.Time]{
 		gauges: []*prometheus.GaugeVec{certificateEnd},
 		fill: func(end time.Time) {

@@ -6,7 +6,7 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // What the controllers decide and do.
 var (
-	// Decisions counts what the decision table said, one for each observation of a pod.
+	// Decisions counts the results of the decision table, one for each observation of a pod.
 	Decisions = register(prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: Prefix + "decisions_total",
 		Help: "Decisions about guarded pods, by decision (Wait, Confirm, Release, Unprotect) and reason.",
@@ -18,10 +18,10 @@ var (
 		Help: "Observations that no row of the decision table fits; any increase is a bug in Holdfast, and the address is held.",
 	}))
 
-	// Releases counts addresses that went back to their pool through Holdfast.
+	// Releases counts addresses that Holdfast released.
 	Releases = register(prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: Prefix + "releases_total",
-		Help: "Addresses that Holdfast gave back to their pool, by backend and reason.",
+		Help: "Addresses that Holdfast released, by backend and reason.",
 	}, []string{"backend", "reason"}))
 
 	// ReleaseFailures counts releases that failed and will be tried again.
@@ -30,7 +30,7 @@ var (
 		Help: "Releases that failed and are tried again, by backend and the reason of the release.",
 	}, []string{"backend", "reason"}))
 
-	// Unprotects counts pods that were let go, by finalizer.Way.
+	// Unprotects counts pods that were unprotected, by finalizer.Way.
 	Unprotects = register(prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: Prefix + "unprotect_total",
 		Help: "Pods whose finalizer was removed, by way: patch, status where another webhook makes pod updates impossible, or gone where there was no finalizer left.",

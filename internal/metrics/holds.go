@@ -11,11 +11,11 @@ import (
 var (
 	oldestHold = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: Prefix + "oldest_hold_seconds",
-		Help: "For how long the pod that has been held the longest is held, of those that wait for this reason now; counted from the end of its grace period, whatever it waited for before. " +
-			"Read from the pods: every replica reports it, and a restart does not begin anew. Pods whose object is gone are not in it.",
+		Help: "For how long the pod that has been held the longest is held, of those that wait for this reason now; counted from the end of its grace period, earlier reasons included. " +
+			"Read from the pods: every replica reports it, and a restart does not begin anew. Pods whose object is deleted are not in it.",
 	}, []string{"reason"})
 
-	// OldestHold tells how old the oldest hold is, by the reason of the wait.
+	// OldestHold is the age of the oldest hold, by the reason of the wait.
 	OldestHold = register(&AtScrape[map[string]time.Duration]{
 		gauges: []*prometheus.GaugeVec{oldestHold},
 		fill: func(oldest map[string]time.Duration) {

@@ -4,7 +4,7 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// What admission says to writes of node-scoped resources. The label "policy" is the name of a NodeResourcePolicy, of which
+// Admission decisions about writes of node-scoped resources. The label "policy" is the name of a NodeResourcePolicy, of which
 // there is one for each guarded resource; it is empty for a call on a path that no policy has.
 var (
 	// NodeResourceWrites counts writes that reached the webhook, by policy, decision (NodeResourceAllowed, …) and reason.
@@ -25,7 +25,7 @@ var (
 	NodeResourceDuration = register(prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: Prefix + "node_resource_duration_seconds",
 		Help: "Time to judge one write of a node-scoped object, live reads included, by policy.",
-		// A cached answer takes well under a millisecond, a live read a few; a policy's timeout is 1 to 3 seconds.
+		// A cached response takes well under a millisecond, a live read a few; a policy's timeout is 1 to 3 seconds.
 		Buckets: []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .25, .5, 1, 2},
 	}, []string{"policy"}))
 )

@@ -5,7 +5,7 @@ package metrics
 import "github.com/prometheus/client_golang/prometheus"
 
 // What the sweeps of node-scoped resources find and do. Only the leader reports it. The label "policy" is the name of a
-// NodeResourcePolicy; ForgetNodeSweeps removes the series of one that is gone.
+// NodeResourcePolicy; ForgetNodeSweeps removes the series of a deleted one.
 var (
 	// NodeObjects is the number of objects by what they are (NodeObjectOwned, ...Stale, ...Unowned, ...Unknown).
 	NodeObjects = register(prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -55,7 +55,7 @@ const (
 	NodeObjectUnknown = "unknown"
 )
 
-// ForgetNodeSweeps removes every series of a policy that is gone.
+// ForgetNodeSweeps removes every series of a deleted policy.
 func ForgetNodeSweeps(policy string) {
 	series := prometheus.Labels{"policy": policy}
 	NodeObjects.DeletePartialMatch(series)

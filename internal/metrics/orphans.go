@@ -12,10 +12,10 @@ var (
 		Help: "Sandboxes on record whose owner is unknown, by the reason of the wait. Only the leader reports it.",
 	}, []string{"reason"}))
 
-	// OrphansReclaimed counts addresses of unknown owner that went back to their pool.
+	// OrphansReclaimed counts addresses of unknown owner that Holdfast released.
 	OrphansReclaimed = register(prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: Prefix + "orphans_reclaimed_total",
-		Help: "Addresses of unknown owner that Holdfast gave back to their pool, by backend and by the reason that showed their sandbox to be gone.",
+		Help: "Addresses of unknown owner that Holdfast released, by backend and by the reason that showed their sandbox to be gone.",
 	}, []string{"backend", "reason"}))
 
 	// OrphansAsked counts queries to all nodes.

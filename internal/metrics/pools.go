@@ -36,7 +36,7 @@ var (
 
 	poolLabels = []string{"backend", "network", "range"}
 
-	// Pools tell how full the ranges are. A range is that of a network, whatever nodes it is divided among, and there are at most PoolRanges
+	// Pools report how full the ranges are. A range is that of a network, divided among nodes or not, and there are at most PoolRanges
 	// of them: the number of pools grows with the nodes (docs/decisions/0098).
 	Pools = register(&AtScrape[[]PoolUse]{
 		gauges: []*prometheus.GaugeVec{poolAddresses, poolEntries, poolFullest},

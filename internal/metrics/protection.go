@@ -4,7 +4,7 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Protections counts the answers of the webhook that protects pods, by ProtectionOutcome values.
+// Protections counts the responses of the webhook that protects pods, by ProtectionOutcome values.
 var Protections = register(prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: Prefix + "protections_total",
 	Help: "Pod creations that reached the protection webhook, by outcome (protected, unguarded, skipped, undecidable, failed). " +
@@ -21,6 +21,6 @@ const (
 	ProtectionOutcomeUnguarded = "unguarded"
 	// ProtectionOutcomeSkipped: host network, mirror pod, excluded namespace or opt-out.
 	ProtectionOutcomeSkipped = "skipped"
-	// ProtectionOutcomeFailed: the webhook could not tell and the call failed; failurePolicy decides.
+	// ProtectionOutcomeFailed: the webhook could not decide and the call failed; failurePolicy decides.
 	ProtectionOutcomeFailed = "failed"
 )

@@ -17,7 +17,7 @@ type AtScrape[V any] struct {
 	source func() V
 }
 
-// From sets who gives the values; the last one counts. It is called for each scrape, by one goroutine at a time, and must not ask the API server.
+// From sets the source of the values; the last one counts. It is called for each scrape, by one goroutine at a time, and must not call the API server.
 func (s *AtScrape[V]) From(source func() V) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

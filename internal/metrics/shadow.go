@@ -16,7 +16,7 @@ var (
 	Shadow = register(prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: Prefix + "shadow_total",
 		Help: "What the manager would have done and only reported, because its mode is Shadow, by action. Each write is counted once however often it is decided on; " +
-			"each answer to an admission request is counted.",
+			"each response to an admission request is counted.",
 	}, []string{"action"}))
 
 	// ShadowBlocked counts writes that were about to be made in Shadow and were stopped at the client. It must stay zero.

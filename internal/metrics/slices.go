@@ -9,20 +9,20 @@ var (
 	// TakenSlices counts slices that a write was to take from a node, by outcome (SliceKept, SliceUnknown, SliceLetGo).
 	TakenSlices = register(prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: Prefix + "taken_slices_total",
-		Help: "Slices that a write was to take from a node, by outcome: kept because entries remain, unknown where that could not be told " +
+		Help: "Slices that a write was to take from a node, by outcome: kept because entries remain, unknown where that could not be read " +
 			"and it was kept too, or let_go.",
 	}, []string{"outcome"}))
 
-	// ClearedSlices counts slices that the controller took from nodes that are gone.
+	// ClearedSlices counts slices that the controller took from deleted nodes.
 	ClearedSlices = register(prometheus.NewCounter(prometheus.CounterOpts{
 		Name: Prefix + "cleared_slices_total",
-		Help: "Slices that were taken from a node that is gone after the last entry had left its pool.",
+		Help: "Slices that were taken from a deleted node after the last entry had left its pool.",
 	}))
 
 	// HeldSlices is how many slices wait for that.
 	HeldSlices = register(prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: Prefix + "held_slices",
-		Help: "Slices of nodes that are gone, kept because entries remain in their pools. Only the leader reports it.",
+		Help: "Slices of deleted nodes, kept because entries remain in their pools. Only the leader reports it.",
 	}))
 
 	// NodesWithoutSlice is how many nodes have no slice, one for each network.

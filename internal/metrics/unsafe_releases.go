@@ -4,7 +4,7 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// What admission says to removals that another client than the manager makes.
+// Admission decisions about removals by other clients than the manager.
 var (
 	// UnsafeReleases counts removals that reached the webhook, one for each entry or reservation, by resource, decision
 	// (UnsafeReleaseAllowed, UnsafeReleaseDeferred, UnsafeReleaseWarned, UnsafeReleaseRefused) and reason.

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/handshake"
 )
 
-// thisNode stands for the Node in the questions that the audit puts to internal/handshake: they are asked of one node, not of all.
+// thisNode stands for the Node in the queries of the audit to internal/handshake: they are to one node, not to all.
 const thisNode types.UID = "this-node"
 
 // Audit holds readings of the stores against looks at the runtime, and remembers what it needs of the earlier ones. It is not
@@ -31,7 +31,7 @@ func NewAudit(settings handshake.Settings) *Audit { return &Audit{settings: sett
 type Report struct {
 	// Entries is the number of entries that were read.
 	Entries map[Backend]int
-	// Standing are all findings that stand now, Begun those of them that are new, and Over those that do not stand any more.
+	// Standing are all present findings, Begun the new ones among them, and Over those that ended.
 	Standing, Begun, Over []Finding
 	// Gone are the entries whose sandbox this very look proves to be gone. A leak that stands because the list failed is not among them.
 	Gone []Entry
@@ -54,7 +54,7 @@ func (a *Audit) Compare(readings []Reading, read time.Time, look handshake.Look)
 	p := newPass(readings, look)
 	a.judge(p, read)
 	p.findDuplicates()
-	begun, over := a.settle(p)
+	begun, over := a.update(p)
 	report := Report{Entries: map[Backend]int{}, Begun: begun, Over: over, Gone: p.gone}
 	for i := range readings {
 		report.Entries[readings[i].Store.Backend] += len(readings[i].Entries)
@@ -91,23 +91,23 @@ func newPass(readings []Reading, look handshake.Look) *pass {
 
 func (p *pass) add(f Finding) { p.found[f.key()] = f }
 
-// judge asks internal/handshake about the sandbox of every entry.
+// judge queries internal/handshake about the sandbox of every entry.
 func (a *Audit) judge(p *pass, read time.Time) {
-	questions := make([]handshake.Question, len(p.entries))
+	queries := make([]handshake.Question, len(p.entries))
 	for i, e := range p.entries {
-		questions[i] = handshake.Question{SandboxID: e.SandboxID, NodeUID: thisNode, Seen: read}
+		queries[i] = handshake.Question{SandboxID: e.SandboxID, NodeUID: thisNode, Seen: read}
 	}
-	a.memory.Expect(questions)
+	a.memory.Expect(queries)
 	a.memory.Observe(p.look)
 	for i, e := range p.entries {
-		word := handshake.Judge(questions[i], p.look, a.row(questions[i]), a.settings)
+		response := handshake.Judge(queries[i], p.look, a.row(queries[i]), a.settings)
 		switch {
-		case word.Kind != handshake.Answer:
+		case response.Kind != handshake.Answer:
 		case p.listed[e.SandboxID]:
-			if word.Reason != v1alpha1.ReasonSandboxReady {
+			if response.Reason != v1alpha1.ReasonSandboxReady {
 				p.add(ofEntry(v1alpha1.ReasonAddressOfStoppedSandbox, e, "the runtime lists the sandbox as not ready"))
 			}
-		case word.Verdict == v1alpha1.VerdictReadyForRelease:
+		case response.Verdict == v1alpha1.VerdictReadyForRelease:
 			p.gone = append(p.gone, e)
 			p.add(ofEntry(v1alpha1.ReasonAddressLeaked, e, "no list of the runtime showed the sandbox for longer than %s", a.settings.SandboxCreationMax))
 		}
@@ -122,8 +122,8 @@ func (a *Audit) row(q handshake.Question) handshake.Recollection {
 	return handshake.Recollection{AbsentSince: known.AbsentSince, Clash: known.Clash}
 }
 
-// settle brings what stands up to date, and gives what began and what is over.
-func (a *Audit) settle(p *pass) (begun, over []Finding) {
+// update updates the standing findings, and returns those that began and those that ended.
+func (a *Audit) update(p *pass) (begun, over []Finding) {
 	standing, once := map[key]Finding{}, map[key]bool{}
 	for k, f := range p.found {
 		_, stood := a.standing[k]
@@ -167,7 +167,7 @@ func (p *pass) mayStand(f *Finding) bool {
 	case p.look.Listing == nil:
 		return true
 	default:
-		// A list that failed has ended the row of lists that proved it; the sandbox is gone all the same.
+		// A failed list ended the series of lists that proved it; the sandbox is gone nevertheless.
 		return f.Kind == v1alpha1.ReasonAddressLeaked && !p.listed[f.Entry.SandboxID]
 	}
 }

@@ -52,12 +52,12 @@ func stopped(id string) handshake.Sandbox {
 	return s
 }
 
-// listAt is a complete list that takes a second, of sandboxes beside one that is nobody's.
+// listAt is a complete list that takes a second, of sandboxes beside one that is not a pod's.
 func listAt(at time.Time, sandboxes ...handshake.Sandbox) handshake.Look {
 	return handshake.Look{Listing: &handshake.Listing{Began: at, Ended: at.Add(time.Second), Runtime: "containerd 2", Sandboxes: append(sandboxes, ready("own"))}}
 }
 
-var failed = handshake.Look{Failure: handshake.Failure{Reason: v1alpha1.ReasonRuntimeUnreachable, Message: "nobody there"}}
+var failed = handshake.Look{Failure: handshake.Failure{Reason: v1alpha1.ReasonRuntimeUnreachable, Message: "connection refused"}}
 
 // clockwork makes passes a minute apart.
 type clockwork struct {
@@ -91,7 +91,7 @@ func kindsOf(findings []Finding) []v1alpha1.Reason {
 	return kinds
 }
 
-// leak makes passes until the entry is told as a leak.
+// leak makes passes until the entry is reported as a leak.
 func (c *clockwork) leak(t *testing.T, e Entry) {
 	t.Helper()
 	for range 20 {
@@ -106,23 +106,23 @@ func TestALeakIsAbsentFromAnUnbrokenRowOfListsForLongerThanItTakesToMakeASandbox
 	c := newClockwork()
 	e := entryOf(network, "10.1.2.3", "a")
 	leaked := []v1alpha1.Reason{v1alpha1.ReasonAddressLeaked}
-	type told struct {
+	type lists struct {
 		Begun, Standing, Over []v1alpha1.Reason
 		Gone                  []Entry
 	}
-	tellingOf := func(r Report) told { return told{kindsOf(r.Begun), kindsOf(r.Standing), kindsOf(r.Over), r.Gone} }
+	listsOf := func(r Report) lists { return lists{kindsOf(r.Begun), kindsOf(r.Standing), kindsOf(r.Over), r.Gone} }
 	none := []v1alpha1.Reason{}
 	for minute := range 20 {
 		r := c.pass(readingOf(e), shows(ready("b")))
-		want := told{none, none, none, nil}
+		want := lists{none, none, none, nil}
 		// The first list ends at 0:02, so that the one of 11:01 is the first that begins more than ten minutes later.
 		if minute >= 11 {
-			want = told{none, leaked, none, []Entry{e}}
+			want = lists{none, leaked, none, []Entry{e}}
 		}
 		if minute == 11 {
 			want.Begun = leaked
 		}
-		if diff := cmp.Diff(want, tellingOf(r), addresses); diff != "" {
+		if diff := cmp.Diff(want, listsOf(r), addresses); diff != "" {
 			t.Fatalf("minute %d (-want +got)\n%s", minute, diff)
 		}
 		message := "host-local store /var/lib/cni/networks (cbr0) has 10.1.2.3 for sandbox a interface eth0, but no list of the runtime showed the sandbox for longer than 10m0s"
@@ -130,7 +130,7 @@ func TestALeakIsAbsentFromAnUnbrokenRowOfListsForLongerThanItTakesToMakeASandbox
 			t.Errorf("want %q, got %q", message, r.Begun[0].Message)
 		}
 	}
-	if diff := cmp.Diff(told{none, none, leaked, nil}, tellingOf(c.pass(readingOf(), shows()))); diff != "" {
+	if diff := cmp.Diff(lists{none, none, leaked, nil}, listsOf(c.pass(readingOf(), shows()))); diff != "" {
 		t.Errorf("the entry is gone (-want +got)\n%s", diff)
 	}
 }
@@ -248,11 +248,11 @@ func TestWhatIsReclaimedIsProvenByTheListOfItsPass(t *testing.T) {
 	}
 }
 
-func TestAStoppedSandboxIsCountedAndNotTold(t *testing.T) {
+func TestAStoppedSandboxIsCountedAndNotReported(t *testing.T) {
 	e := entryOf(network, "10.1.2.3", "a")
 	c := newClockwork()
 	r := c.pass(readingOf(e), shows(stopped("a")))
-	if diff := cmp.Diff([]v1alpha1.Reason{v1alpha1.ReasonAddressOfStoppedSandbox}, kindsOf(r.Standing)); diff != "" || r.Standing[0].Told() || len(r.Gone) != 0 {
+	if diff := cmp.Diff([]v1alpha1.Reason{v1alpha1.ReasonAddressOfStoppedSandbox}, kindsOf(r.Standing)); diff != "" || r.Standing[0].HasEvent() || len(r.Gone) != 0 {
 		t.Fatalf("(-want +got)\n%s\n%+v", diff, r)
 	}
 	if r := c.pass(readingOf(e), fails); len(r.Standing) != 1 {
@@ -288,7 +288,7 @@ func TestDuplicates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newClockwork()
 			if r := c.pass(readingOf(tc.entries...), tc.listed); len(r.Standing) != 0 {
-				t.Fatalf("told before it was found twice: %+v", r.Standing)
+				t.Fatalf("reported before it was found twice: %+v", r.Standing)
 			}
 			r := c.pass(readingOf(tc.entries...), tc.listed)
 			if diff := cmp.Diff(append([]v1alpha1.Reason{}, tc.want...), kindsOf(r.Begun)); diff != "" {
@@ -298,12 +298,12 @@ func TestDuplicates(t *testing.T) {
 	}
 }
 
-func TestADefectIsToldWhenItIsFoundTwiceInARow(t *testing.T) {
+func TestADefectIsReportedWhenItIsFoundTwiceInARow(t *testing.T) {
 	broken := Reading{Store: network, Defects: []Defect{{Store: network, Reason: v1alpha1.ReasonStoreBroken, Path: "/x/10.1.2.3", Message: "the file is empty"}}}
 	whole := Reading{Store: network}
 	cases := map[string]struct {
 		readings []Reading
-		begun    []int // the passes in which it is told
+		begun    []int // the passes in which it is reported
 		over     []int
 	}{
 		"written in two steps, seen between them": {[]Reading{broken, whole, whole}, nil, nil},
@@ -370,7 +370,7 @@ func TestI5LeaksAgainstAnIndependentStatement(t *testing.T) {
 				proven++
 			}
 			if got := len(r.Gone) == 1; got != want {
-				t.Fatalf("run %d: want gone %v, got %v after %s", run, want, got, tell(past))
+				t.Fatalf("run %d: want gone %v, got %v after %s", run, want, got, describe(past))
 			}
 		}
 	}
@@ -398,7 +398,7 @@ func isGone(past []moment) bool {
 	return !since.IsZero() && last.at.Sub(since) > creationMax
 }
 
-func tell(past []moment) string {
+func describe(past []moment) string {
 	text := ""
 	for _, m := range past {
 		text += fmt.Sprintf("\n%s recorded %v listed %v failed %v", m.at.Sub(start), m.recorded, m.listed, m.failed)

@@ -41,8 +41,8 @@ type allocation struct {
 	} `json:"metadata"`
 }
 
-// ParseCheckpoint reads a checkpoint of ipamd. A file that is no checkpoint, or one of another version, says nothing about any
-// address; an allocation that is not as ipamd writes it says nothing about its own.
+// ParseCheckpoint reads a checkpoint of ipamd. A file that is no checkpoint, or one of another version, shows nothing about any
+// address; an allocation that is not as ipamd writes it shows nothing about its own.
 func ParseCheckpoint(store Store, path string, content []byte) Reading {
 	if len(content) > MaxCheckpoint {
 		return Failed(store, v1alpha1.ReasonStoreBroken, path, fmt.Sprintf("the file has more than %d bytes", MaxCheckpoint))

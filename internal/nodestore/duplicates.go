@@ -40,7 +40,7 @@ func (p *pass) compare(same []Entry) {
 	}
 }
 
-// duplicate: all that ipamd has assigned is of one VPC, so that an address is one address in whichever of its checkpoints. The
+// duplicate: all that ipamd has assigned is of one VPC, so that an address is the same in each of its checkpoints. The
 // networks of host-local may have one range on different links; and one that was given another name leaves its entries behind, which
 // are leaks and no duplicates.
 func (p *pass) duplicate(x, y Entry) v1alpha1.Reason {

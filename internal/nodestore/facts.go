@@ -46,7 +46,7 @@ type Entry struct {
 	Interface string
 	// Network is the name of the CNI network.
 	Network string
-	// Pod is "namespace/name" where the store says it. It identifies nothing.
+	// Pod is "namespace/name" where the store has it. It identifies nothing.
 	Pod string
 }
 
@@ -57,17 +57,17 @@ type Defect struct {
 	Reason v1alpha1.Reason
 	// Path is the file or folder.
 	Path string
-	// Message says what was found and what was expected.
+	// Message describes what was found and what was expected.
 	Message string
 }
 
 // Reading is what was read of one store.
 type Reading struct {
 	Store Store
-	// Entries are all that the store has, but for what the defects say.
+	// Entries are all that the store has, but for the defects.
 	Entries []Entry
 	Defects []Defect
-	// Unknown says that it is not known what the store has: it could not be read, or not be understood as a whole.
+	// Unknown: the content of the store is not known: it could not be read, or not be understood as a whole.
 	Unknown bool
 }
 

@@ -24,26 +24,26 @@ type Finding struct {
 	Message string
 }
 
-// key is what makes two findings the same one. What is said of an entry may change while it is the same.
+// key is what makes two findings the same one. The message about an entry may change while it is the same.
 type key struct {
 	kind  v1alpha1.Reason
 	store Store
 	entry Entry
 	path  string
-	said  string
+	text  string
 }
 
 func (f *Finding) key() key {
 	k := key{kind: f.Kind, store: f.Store, entry: f.Entry, path: f.Path}
 	if f.isDefect() {
-		k.said = f.Message
+		k.text = f.Message
 	}
 	return k
 }
 
 func (f *Finding) isDefect() bool { return f.Entry == Entry{} }
 
-// needsList: it was found in a list of the runtime, and only another can show that it is over while the entry stands.
+// needsList: it was found in a list of the runtime, and only another list can show that it ended while the entry stands.
 func (f *Finding) needsList() bool {
 	switch f.Kind {
 	case v1alpha1.ReasonAddressLeaked, v1alpha1.ReasonAddressOfStoppedSandbox, v1alpha1.ReasonAddressInTwoNetworks:
@@ -59,8 +59,8 @@ func (f *Finding) isProven() bool {
 	return f.Kind == v1alpha1.ReasonAddressLeaked || f.Kind == v1alpha1.ReasonAddressOfStoppedSandbox
 }
 
-// Told says whether the finding is worth an event: an address of a sandbox that is about to be torn down is not.
-func (f *Finding) Told() bool { return f.Kind != v1alpha1.ReasonAddressOfStoppedSandbox }
+// HasEvent reports whether the finding is worth an event: an address of a stopped sandbox is not.
+func (f *Finding) HasEvent() bool { return f.Kind != v1alpha1.ReasonAddressOfStoppedSandbox }
 
 func ofEntry(kind v1alpha1.Reason, e Entry, format string, args ...any) Finding {
 	return Finding{Kind: kind, Store: e.Store, Entry: e, Message: fmt.Sprintf("%s has %s, but ", e.Store, e.describe()) + fmt.Sprintf(format, args...)}

@@ -138,7 +138,7 @@ func TestParseCheckpoint(t *testing.T) {
 	}
 }
 
-func TestACheckpointThatIsNotUnderstoodSaysNothing(t *testing.T) {
+func TestACheckpointThatIsNotUnderstoodProvesNothing(t *testing.T) {
 	cases := map[string]struct {
 		content string
 		reason  v1alpha1.Reason

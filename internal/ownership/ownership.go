@@ -39,7 +39,7 @@ type Candidate struct {
 	Addresses map[netip.Addr]string
 	// Ending: the pod is being deleted, or its phase is terminal.
 	Ending bool
-	// Resolved: nothing of this UID can still be alive (its record is settled); it is no predecessor to fear.
+	// Resolved: nothing of this UID can still be alive (its record is Released); it is no possible predecessor.
 	Resolved bool
 }
 
@@ -57,7 +57,7 @@ type Owner struct {
 	Attribution v1alpha1.Attribution
 }
 
-// ShownBy says whether a network-status shows the entry's address on the entry's interface.
+// ShownBy reports whether a network-status shows the entry's address on the entry's interface.
 func ShownBy(shown []Shown, entry Entry) bool {
 	for _, s := range shown {
 		if s.IP == entry.IP && interfaceMatches(s.Interface, entry.Interface) {

@@ -17,7 +17,7 @@ var (
 	bound   = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	ip      = netip.MustParseAddr("192.0.2.5")
 	onNet1  = []Shown{{IP: ip, Interface: "net1"}}
-	nobody  = Owner{Attribution: v1alpha1.AttributionNone}
+	none    = Owner{Attribution: v1alpha1.AttributionNone}
 	holding = map[string]v1alpha1.Attribution{"s1": v1alpha1.AttributionObservedAdd}
 )
 
@@ -37,13 +37,13 @@ func TestI3NamesNeverIdentify(t *testing.T) {
 		want       Owner
 	}{
 		"a pod of the name alone owns nothing": {
-			entry(func(e *Entry) { e.AddObserved = false }), []Candidate{{UID: "a", BoundSeen: bound}}, nobody},
-		"the record that holds the sandbox owns it, whoever has the name now": {
+			entry(func(e *Entry) { e.AddObserved = false }), []Candidate{{UID: "a", BoundSeen: bound}}, none},
+		"the record that holds the sandbox owns it, even if another pod has the name now": {
 			entry(), []Candidate{{UID: "new", BoundSeen: bound}, {UID: "old", Sandboxes: holding}}, Owner{"old", v1alpha1.AttributionObservedAdd}},
 		"network-status shows address and interface": {
 			entry(func(e *Entry) { e.AddObserved = false }), []Candidate{{UID: "a", Shown: onNet1}}, Owner{"a", v1alpha1.AttributionNetworkStatus}},
 		"network-status of another interface shows nothing": {
-			entry(func(e *Entry) { e.AddObserved, e.Interface = false, "net2" }), []Candidate{{UID: "a", Shown: onNet1}}, nobody},
+			entry(func(e *Entry) { e.AddObserved, e.Interface = false, "net2" }), []Candidate{{UID: "a", Shown: onNet1}}, none},
 		"an entry without an interface name matches by its address": {
 			entry(func(e *Entry) { e.AddObserved, e.Interface = false, "" }), []Candidate{{UID: "a", Shown: onNet1}}, Owner{"a", v1alpha1.AttributionNetworkStatus}},
 		"network-status from before the pod's end strengthens what was only watched": {
@@ -67,22 +67,22 @@ func TestI3NamesNeverIdentify(t *testing.T) {
 		"an ADD that was watched after the UID was bound": {
 			entry(), []Candidate{{UID: "a", BoundSeen: bound}}, Owner{"a", v1alpha1.AttributionObservedAdd}},
 		"an ADD that was seen before the UID was bound": {
-			entry(func(e *Entry) { e.SeenSince = bound.Add(-time.Second) }), []Candidate{{UID: "a", BoundSeen: bound}}, nobody},
+			entry(func(e *Entry) { e.SeenSince = bound.Add(-time.Second) }), []Candidate{{UID: "a", BoundSeen: bound}}, none},
 		"an ADD while the UID was never seen bound": {
-			entry(), []Candidate{{UID: "a"}}, nobody},
+			entry(), []Candidate{{UID: "a"}}, none},
 		"an ADD that may be a predecessor's": {
-			entry(), []Candidate{{UID: "a", BoundSeen: bound}, {UID: "old"}}, nobody},
-		"an ADD after the predecessor was settled": {
+			entry(), []Candidate{{UID: "a", BoundSeen: bound}, {UID: "old"}}, none},
+		"an ADD after the record of the predecessor was released": {
 			entry(), []Candidate{{UID: "a", BoundSeen: bound}, {UID: "old", Resolved: true}}, Owner{"a", v1alpha1.AttributionObservedAdd}},
 		"two records that claim one sandbox own nothing": {
-			entry(), []Candidate{{UID: "a", Sandboxes: holding}, {UID: "b", Sandboxes: holding}}, nobody},
+			entry(), []Candidate{{UID: "a", Sandboxes: holding}, {UID: "b", Sandboxes: holding}}, none},
 		"two pods that show one address own nothing": {
-			entry(), []Candidate{{UID: "a", Shown: onNet1}, {UID: "b", Shown: onNet1}}, nobody},
-		"an entry of a ResourceClaim is no pod's, whatever was watched or is shown": {
-			entry(func(e *Entry) { e.SandboxID = claimUID }), []Candidate{{UID: "a", BoundSeen: bound, Shown: onNet1}}, nobody},
+			entry(), []Candidate{{UID: "a", Shown: onNet1}, {UID: "b", Shown: onNet1}}, none},
+		"an entry of a ResourceClaim is no pod's, even if a pod was watched or shows it": {
+			entry(func(e *Entry) { e.SandboxID = claimUID }), []Candidate{{UID: "a", BoundSeen: bound, Shown: onNet1}}, none},
 		"a record that says None is no evidence": {
 			entry(func(e *Entry) { e.AddObserved = false }),
-			[]Candidate{{UID: "a", Sandboxes: map[string]v1alpha1.Attribution{"s1": v1alpha1.AttributionNone}}}, nobody},
+			[]Candidate{{UID: "a", Sandboxes: map[string]v1alpha1.Attribution{"s1": v1alpha1.AttributionNone}}}, none},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Size bounds one answer of the API server.
+// Size bounds one response of the API server.
 const Size = 500
 
 // Of gives the pages of a list. An error is the last that it gives.

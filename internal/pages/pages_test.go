@@ -27,7 +27,7 @@ func (s *server) List(_ context.Context, list client.ObjectList, options ...clie
 	s.asked = append(s.asked, o)
 	page, _ := strconv.Atoi(o.Continue)
 	if s.failing > 0 && page+1 >= s.failing {
-		return errors.New("no answer")
+		return errors.New("no response")
 	}
 	if page+1 < s.pages { // as the decoder, it leaves alone what there is nothing to say of
 		list.SetContinue(strconv.Itoa(page + 1))

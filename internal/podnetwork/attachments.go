@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// NetworksAnnotation lists the networks that a pod asks for besides the cluster's own.
+	// NetworksAnnotation lists the networks that a pod requests besides the cluster's own.
 	NetworksAnnotation = nadv1.NetworkAttachmentAnnot
 	// DefaultNetworkAnnotation names the one network that takes the place of the cluster's own (Multus:
 	// docs/configuration.md, "Specify default cluster network in Pod annotations").
@@ -22,11 +22,11 @@ const (
 	StatusAnnotation = nadv1.NetworkStatusAnnot
 
 	// DefaultMultusNamespace is where Multus looks for a default network that is named without a namespace, unless its
-	// multusNamespace says otherwise.
+	// multusNamespace is set.
 	DefaultMultusNamespace = "kube-system"
 )
 
-// Attachment is one network that a pod asks for.
+// Attachment is one network that a pod requests.
 type Attachment struct {
 	// Namespace and Name are those of the NetworkAttachmentDefinition; both are valid object names.
 	Namespace, Name string
@@ -39,12 +39,12 @@ type Attachment struct {
 // String gives "namespace/name".
 func (a Attachment) String() string { return a.Namespace + "/" + a.Name }
 
-// Attachments reads from a pod's annotations the networks that it asks for, in the order default network, then networks as
+// Attachments reads from a pod's annotations the networks that it requests, in the order default network, then networks as
 // listed. The pod's namespace completes the names in NetworksAnnotation, multusNamespace (empty: DefaultMultusNamespace)
 // the one in DefaultNetworkAnnotation.
 //
 // Each error in malformed names an annotation, or an element of it, that cannot be read; a caller that decides something must
-// take it for a network of which nothing is known. An absent or empty NetworksAnnotation is no network and no error, as in
+// treat it as an unknown network. An absent or empty NetworksAnnotation is no network and no error, as in
 // Multus; an empty DefaultNetworkAnnotation is malformed, as in Multus.
 func Attachments(annotations map[string]string, namespace, multusNamespace string) (attachments []Attachment, malformed []error) {
 	if multusNamespace == "" {

@@ -86,7 +86,7 @@ func checkErrors(t *testing.T, got []error, parts []string) {
 	}
 	for i, err := range got {
 		if !strings.Contains(err.Error(), parts[i]) {
-			t.Errorf("error %d is %q, want it to say %q", i, err, parts[i])
+			t.Errorf("error %d is %q, want %q in it", i, err, parts[i])
 		}
 	}
 }

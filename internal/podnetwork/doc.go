@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podnetwork reads, purely, what networks a pod asks for and what IPAM each of them uses: the networks
+// Package podnetwork reads, purely, what networks a pod requests and what IPAM each of them uses: the networks
 // annotation in all its forms, the default-network annotation, the network-status annotation, and the CNI
 // configurations in NetworkAttachmentDefinitions.
 //
@@ -9,7 +9,7 @@
 // IPAM" are statements that controllers act on. All of it is written by tenants, so everything is bounded (limits.go).
 package podnetwork
 
-// IPAM is the part of a CNI plugin configuration that says who hands out addresses.
+// IPAM is the part of a CNI plugin configuration that names the allocator of addresses.
 type IPAM struct {
 	// Type is ipam.type, for example "whereabouts", "host-local", "static"; empty where the plugin names none.
 	Type string

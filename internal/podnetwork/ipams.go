@@ -24,15 +24,15 @@ var ErrTooLarge = fmt.Errorf("spec.config is larger than %d bytes, and is not re
 const TooLarge = "(too large)"
 
 // indirectPlugins take networks from elsewhere: from their own file on the node, from annotations, from other
-// NetworkAttachmentDefinitions. Their configuration does not say what IPAM will be asked.
+// NetworkAttachmentDefinitions. Their configuration does not name the IPAM.
 var indirectPlugins = []string{"multus", "multus-shim"}
 
-// IPAMsOf reads, from the spec.config of a NetworkAttachmentDefinition, every IPAM that the network may ask: that of a
+// IPAMsOf reads, from the spec.config of a NetworkAttachmentDefinition, every IPAM that the network may use: that of a
 // single plugin, of each member of a plugins list, of the delegates of plugins that delegate, and of an IPAM that delegates.
 // A plugin that names no IPAM is in the result with an empty Type.
 //
 // Keys are matched without regard to case, as Go's JSON decoder does in the plugins. The error is ErrNoConfig or ErrTooLarge, or it says why
-// the configuration cannot be read or does not tell; then nothing is known about the network.
+// the configuration cannot be read or does not name one; then nothing is known about the network.
 func IPAMsOf(config string) ([]IPAM, error) {
 	if config == "" {
 		return nil, ErrNoConfig
@@ -47,7 +47,7 @@ func IPAMsOf(config string) ([]IPAM, error) {
 	return ipamsOfRoot(root)
 }
 
-// decodeObject decodes a JSON object and refuses one that says a thing twice, since decoders differ in which one counts.
+// decodeObject decodes a JSON object and refuses duplicate keys, since decoders differ in which one counts.
 func decodeObject(text string) (map[string]any, error) {
 	var value any
 	strict, err := kjson.UnmarshalStrict([]byte(text), &value)

@@ -8,7 +8,7 @@ import (
 )
 
 // Tenants write annotations, and authors of definitions write configurations. What exceeds a bound is malformed: it is refused before
-// it is parsed, and a decision takes it for a network of which nothing is known.
+// it is parsed, and decisions treat it as an unknown network.
 const (
 	// MaxNetworksBytes and MaxElements bound an annotation that names networks. A pod with 64 interfaces needs some 10 KiB.
 	MaxNetworksBytes = 16 << 10

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// The budgets are counts: what a tenant can have parsed, whatever a machine makes of it in time.
+// The budgets are counts: what a tenant can have parsed, independent of the speed of the machine.
 func TestAnAnnotationBeyondItsBoundsIsMalformedBeforeItIsParsed(t *testing.T) {
 	largest := strings.Repeat("a,", MaxElements-1) + "a"
 	padded := func(size int) string { return `[{"name":"a"}` + strings.Repeat(" ", size-len(`[{"name":"a"}]`)) + "]" }

@@ -28,7 +28,7 @@ type StatusAddress struct {
 }
 
 // StatusAddresses reads from a pod's annotations the addresses that it was given, in the order of the report. An absent or
-// empty annotation is no address and no error: no plugin has reported yet, which says nothing about what the pod holds.
+// empty annotation is no address and no error: no plugin has reported yet, which does not show what the pod holds.
 //
 // An error says that the report, or an address in it, cannot be read. The addresses that could be read are returned with
 // it; what is missing from them is unknown, not absent.

@@ -63,6 +63,6 @@ func checkError(t *testing.T, err error, part string) {
 	case part == "" && err != nil:
 		t.Errorf("got the error %q, want none", err)
 	case part != "" && (err == nil || !strings.Contains(err.Error(), part)):
-		t.Errorf("got the error %v, want one that says %q", err, part)
+		t.Errorf("got the error %v, want one with %q", err, part)
 	}
 }

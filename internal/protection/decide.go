@@ -20,10 +20,10 @@ const (
 	ReasonNotGuarded                            = v1alpha1.ReasonNotGuarded
 )
 
-// Manages says whether a backend manages an IPAM. It must not block.
+// Manages reports whether a backend manages an IPAM. It must not block.
 type Manages func(podnetwork.IPAM) bool
 
-// Decision says whether a pod is to carry finalizer and label.
+// Decision reports whether a pod is to carry finalizer and label.
 type Decision struct {
 	// Protect is the decision.
 	Protect bool
@@ -33,8 +33,8 @@ type Decision struct {
 	Networks []NetworkJudgement
 }
 
-// Exempt says whether a pod is left alone for any networks, and why. A caller that protects a pod on other evidence than
-// its networks, such as an address that it holds, asks only this. A pod that is being deleted takes no finalizer at all.
+// Exempt reports whether a pod is left alone with any networks, and why. A caller that protects a pod on other evidence than
+// its networks, such as an address that it holds, calls only this. A pod that is being deleted takes no finalizer at all.
 func Exempt(f Facts) (reason v1alpha1.Reason, exempt bool) {
 	switch {
 	case f.HostNetwork:
@@ -49,7 +49,7 @@ func Exempt(f Facts) (reason v1alpha1.Reason, exempt bool) {
 	return "", false
 }
 
-// NeedsDefinitions says whether the decision depends on the definitions of the networks, so that they are worth a read.
+// NeedsDefinitions reports whether the decision depends on the definitions of the networks, so that they are worth a read.
 func NeedsDefinitions(f Facts) bool {
 	_, exempt := Exempt(f)
 	return !exempt && !f.ClusterNetworkGuarded && len(f.Networks) > 0
@@ -83,13 +83,13 @@ func Decide(f Facts, manages Manages) Decision {
 	return decision
 }
 
-// ProvablyUnguarded says that no network of the pod is managed by a backend, each by a live read: the condition for taking
+// ProvablyUnguarded reports whether no network of the pod is managed by a backend, each by a live read: the condition for taking
 // a finalizer off before the pod ends. It is not sufficient: annotations and definitions can be changed after the address was
 // handed out, so the caller must also have read live that no pool holds an entry of the pod. A change after that is what
 // the late protection is for.
 //
 // It is false for a pod that names no network, since the finalizer then came from other evidence, and for exemptions, since
-// those are settled when a pod is created and an annotation can be added later.
+// those are fixed when a pod is created and an annotation can be added later.
 func ProvablyUnguarded(f Facts, manages Manages) bool {
 	if f.ClusterNetworkGuarded || len(f.Malformed) > 0 || len(f.Networks) == 0 {
 		return false

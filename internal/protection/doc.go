@@ -18,6 +18,6 @@
 // backend manages any; unresolved in every other case: no definition (yet), a read that failed, a configuration that is
 // broken or lies on the node. A needless finalizer costs one patch, a missing one an address.
 //
-// Two questions are asked here, and they err to opposite sides. Decide may protect too much, never too little, so a cached
+// There are two decisions here, which err to opposite sides. Decide may protect too much, never too little, so a cached
 // definition will do. ProvablyUnguarded may keep a finalizer too long, so only live reads will do.
 package protection

@@ -12,14 +12,14 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 )
 
-// State says what is known of a thing. The zero value is invalid on purpose: it counts as Unknown.
+// State is what is known of a thing. The zero value is invalid on purpose: it counts as Unknown.
 type State int
 
 // The states.
 const (
 	// Known: it was read, and exists.
 	Known State = iota + 1
-	// Absent: a read that succeeded says that it does not exist.
+	// Absent: a successful read shows that it does not exist.
 	Absent
 	// Unknown: it could not be read, or was not.
 	Unknown
@@ -32,11 +32,11 @@ type Definition struct {
 	Live bool
 	// Config is spec.config, where Known.
 	Config string
-	// Err says why it is Unknown; it may be nil.
+	// Err explains why it is Unknown; it may be nil.
 	Err error
 }
 
-// Network is one network that a pod asks for, with its definition. A Definition that was not filled in is Unknown.
+// Network is one network that a pod requests, with its definition. A Definition that was not filled in is Unknown.
 type Network struct {
 	podnetwork.Attachment
 	Definition Definition
@@ -50,16 +50,16 @@ type Facts struct {
 	MirrorPod bool
 	// ExcludedNamespace is true in a namespace whose pods are never protected.
 	ExcludedNamespace bool
-	// OptedOut is true when the pod's annotation says so. The opt-out of its namespace is NamespaceOptedOut.
+	// OptedOut is true by the pod's annotation. The opt-out of its namespace is NamespaceOptedOut.
 	OptedOut bool
-	// NamespaceOptedOut is true when the label of the namespace is known to say so. The webhook need not look: its
+	// NamespaceOptedOut is true when the label of the namespace is known to be set. The webhook need not look: its
 	// namespaceSelector keeps such pods away.
 	NamespaceOptedOut bool
-	// ClusterNetworkGuarded is true where an administrator says that the cluster's own network is guarded.
+	// ClusterNetworkGuarded is true where the configuration guards the cluster's own network.
 	ClusterNetworkGuarded bool
 	// Malformed are the annotations, or elements of them, that cannot be read.
 	Malformed []error
-	// Networks are those that the pod asks for.
+	// Networks are those that the pod requests.
 	Networks []Network
 }
 
@@ -73,7 +73,7 @@ type Rules struct {
 	MultusNamespace string
 }
 
-// FactsOf collects what a pod says about itself. Its Networks still lack their definitions. The namespace of meta must be
+// FactsOf collects what is in a pod. Its Networks still lack their definitions. The namespace of meta must be
 // set, as it is in admission.
 func FactsOf(meta *metav1.ObjectMeta, hostNetwork bool, rules Rules) Facts {
 	_, mirror := meta.Annotations[corev1.MirrorPodAnnotationKey]

@@ -17,7 +17,7 @@ const (
 	Guarded Verdict = iota + 1
 	// Unguarded: the definition is known, and no backend manages any IPAM of it.
 	Unguarded
-	// Unresolved: it cannot be told.
+	// Unresolved: it is unknown.
 	Unresolved
 )
 
@@ -27,7 +27,7 @@ type NetworkJudgement struct {
 	Verdict Verdict
 	// State is that of the definition.
 	State State
-	// Message says what the verdict rests on.
+	// Message describes what the verdict rests on.
 	Message string
 	// Err is the mistake in the definition that makes the network unresolved, if it is one: podnetwork.ErrNoConfig, a
 	// configuration that cannot be read, or the failed read.

@@ -10,7 +10,7 @@ import (
 )
 
 // judgeClaimed judges the removal of an entry that a ResourceClaim owns. The podref is a consumer's name, or a placeholder, so neither the
-// pod nor its end says anything.
+// pod nor its termination is evidence.
 func judgeClaimed(w *Write, c *Case) Judgment {
 	rival := rivalHolds(w, c)
 	if del := all(driverRelease(w, c), opposite(rival)); del.verdict == yes {
@@ -21,12 +21,12 @@ func judgeClaimed(w *Write, c *Case) Judgment {
 		return Judgment{Outcome: Allow, Reason: v1alpha1.ReasonResourceClaimGone}
 	}
 	return Judgment{Outcome: Refuse, Reason: held.reason, Message: fmt.Sprintf(
-		"%s: %s of pool %s (ID %q, interface %q, podref %q) belongs to a ResourceClaim: %s. Nothing to do: its driver releases it on the claim's node, and anybody "+
+		"%s: %s of pool %s (ID %q, interface %q, podref %q) belongs to a ResourceClaim: %s. Nothing to do: its driver releases it on the claim's node, and any client "+
 			"may once the claim is deleted. Who has it: kubectl holdfast who %s", v1alpha1.ReasonUnsafeReleaseRefused, c.subject(), w.Pool, c.SandboxID, c.Interface, c.PodRef, held.text, c.subject())}
 }
 
-// driverRelease says whether the driver on the claim's node releases the address, with the same kind of token as CNI DEL.
-func driverRelease(w *Write, c *Case) answer {
+// driverRelease reports whether the driver on the claim's node releases the address, with the same kind of token as CNI DEL.
+func driverRelease(w *Write, c *Case) check {
 	if a := runsCNI(w); a.verdict != yes {
 		return a
 	}
@@ -34,29 +34,29 @@ func driverRelease(w *Write, c *Case) answer {
 	case !c.Claim.IsRead():
 		return unknown("ResourceClaim "+c.SandboxID, c.Claim.Why())
 	case w.ReconcilerShared:
-		return say(no, "", "the IPAM's reconciler shares these pods")
+		return conclude(no, "", "the IPAM's reconciler shares these pods")
 	}
 	node := c.Claim.Get().NodeName
 	if node == "" {
-		return say(no, "", "the claim is allocated to no single node")
+		return conclude(no, "", "the claim is allocated to no single node")
 	}
 	return all(writesFrom(w, node), isReady(w, node))
 }
 
-func claimHolds(c *Case) answer {
+func claimHolds(c *Case) check {
 	switch {
 	case c.Claim.IsAbsent():
-		return answer{verdict: no}
+		return check{verdict: no}
 	case !c.Claim.IsKnown():
 		return unknown("ResourceClaim "+c.SandboxID, c.Claim.Why())
 	}
-	return say(yes, v1alpha1.ReasonOwnedByResourceClaim, "ResourceClaim %s has this UID and exists", c.Claim.Get().Name)
+	return conclude(yes, v1alpha1.ReasonOwnedByResourceClaim, "ResourceClaim %s has this UID and exists", c.Claim.Get().Name)
 }
 
-// ownerUnknown says whether the entry's ID is one that no container runtime makes: then no pod's end is its owner's.
-func ownerUnknown(c *Case) answer {
+// ownerUnknown reports whether the entry's ID is one that no container runtime makes: then no pod's end is its owner's.
+func ownerUnknown(c *Case) check {
 	if ownership.KindOf(c.SandboxID) == ownership.KindUnknown {
-		return say(yes, v1alpha1.ReasonOwnerKindUnknown, "no container runtime makes the ID %q, so its owner is of a kind that Holdfast does not know", c.SandboxID)
+		return conclude(yes, v1alpha1.ReasonOwnerKindUnknown, "no container runtime makes the ID %q, so its owner is of a kind that Holdfast does not know", c.SandboxID)
 	}
-	return answer{verdict: no}
+	return check{verdict: no}
 }

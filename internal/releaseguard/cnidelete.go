@@ -11,9 +11,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// cniDelete says whether the removal is the CNI DEL of the entry's own node: what a kubelet that works does once a
-// sandbox has stopped. Taking it for an unsafe release would leak the address of every pod.
-func cniDelete(w *Write, c *Case) answer {
+// cniDelete reports whether the removal is the CNI DEL of the entry's own node, which a working kubelet runs once a
+// sandbox has stopped. To refuse it would leak the address of every pod.
+func cniDelete(w *Write, c *Case) check {
 	if a := runsCNI(w); a.verdict == no {
 		return a
 	}
@@ -21,28 +21,28 @@ func cniDelete(w *Write, c *Case) answer {
 	if where.verdict != yes {
 		return where
 	}
-	answers := []answer{runsCNI(w)}
+	checks := []check{runsCNI(w)}
 	for _, name := range nodes {
-		answers = append(answers, writesFrom(w, name), isReady(w, name))
+		checks = append(checks, writesFrom(w, name), isReady(w, name))
 	}
 	for _, m := range machines(c.Records.Get(), c.SandboxID) {
 		if m.node != "" {
-			answers = append(answers, isMachine(w, m.node, m.machine))
+			checks = append(checks, isMachine(w, m.node, m.machine))
 		}
 	}
 	if w.ReconcilerShared {
-		answers = append(answers, isDeleting(w, c))
+		checks = append(checks, isDeleting(w, c))
 	}
-	return all(answers...)
+	return all(checks...)
 }
 
-func runsCNI(w *Write) answer {
+func runsCNI(w *Write) check {
 	pod := w.Writer.DaemonSetPod
 	switch {
 	case w.Writer.CNIUser || pod.IsKnown():
-		return say(yes, v1alpha1.ReasonCNIDelete, "%s runs CNI DEL", w.Writer.User)
+		return conclude(yes, v1alpha1.ReasonCNIDelete, "%s runs CNI DEL", w.Writer.User)
 	case pod.IsAbsent():
-		return say(no, "", "the token of %s belongs to no pod of the DaemonSets that run CNI DEL", w.Writer.User)
+		return conclude(no, "", "the token of %s belongs to no pod of the DaemonSets that run CNI DEL", w.Writer.User)
 	default:
 		return unknown("the pod to which the token of "+w.Writer.User+" is bound", pod.Why())
 	}
@@ -50,7 +50,7 @@ func runsCNI(w *Write) answer {
 
 // entryNodes names the nodes on which the entry's sandbox may be: one, unless records contradict each other; then the
 // writer would have to be on all of them.
-func entryNodes(w *Write, c *Case) ([]string, answer) {
+func entryNodes(w *Write, c *Case) ([]string, check) {
 	if !c.Records.IsRead() {
 		return nil, unknown("the records of "+c.PodRef, c.Records.Why())
 	}
@@ -62,7 +62,7 @@ func entryNodes(w *Write, c *Case) ([]string, answer) {
 	askPod := len(holders) == 0
 	for _, record := range holders {
 		if record.Spec.NodeName == "" {
-			askPod = true // an orphan's node is unknown; the pod that now has the name is the best word
+			askPod = true // an orphan's node is unknown; the pod that now has the name is the best evidence
 			continue
 		}
 		names.Insert(record.Spec.NodeName)
@@ -73,80 +73,80 @@ func entryNodes(w *Write, c *Case) ([]string, answer) {
 		}
 		name := c.Pod.Get().NodeName // empty when Absent
 		if name == "" {
-			return nil, say(no, "", "the node of sandbox %q is unknown", c.SandboxID)
+			return nil, conclude(no, "", "the node of sandbox %q is unknown", c.SandboxID)
 		}
 		names.Insert(name)
 	}
-	return sets.List(names), answer{verdict: yes}
+	return sets.List(names), check{verdict: yes}
 }
 
-func writesFrom(w *Write, node string) answer {
+func writesFrom(w *Write, node string) check {
 	pod := w.Writer.DaemonSetPod
 	switch {
 	case w.Writer.CNIUser:
-		return answer{verdict: yes}
+		return check{verdict: yes}
 	case !pod.IsKnown():
 		return unknown("the node of "+w.Writer.User, pod.Why())
 	case pod.Get().NodeName != node:
-		return say(no, "", "%s writes from node %s, and the entry is of node %s", pod.Get().Name, pod.Get().NodeName, node)
+		return conclude(no, "", "%s writes from node %s, and the entry is of node %s", pod.Get().Name, pod.Get().NodeName, node)
 	default:
-		return answer{verdict: yes}
+		return check{verdict: yes}
 	}
 }
 
-func isReady(w *Write, name string) answer {
+func isReady(w *Write, name string) check {
 	node := w.Nodes[name]
 	switch {
 	case node.IsAbsent():
-		return say(no, "", "Node %s does not exist", name)
+		return conclude(no, "", "Node %s does not exist", name)
 	case !node.IsKnown():
 		return unknown("Node "+name, node.Why())
 	case !node.Get().Ready:
-		return say(no, "", "Node %s is not Ready", name)
+		return conclude(no, "", "Node %s is not Ready", name)
 	default:
-		return answer{verdict: yes, reason: v1alpha1.ReasonCNIDelete}
+		return check{verdict: yes, reason: v1alpha1.ReasonCNIDelete}
 	}
 }
 
-// isMachine says whether the live Node is still the machine that was recorded for a sandbox. A machine that booted again
+// isMachine reports whether the live Node is still the machine that was recorded for a sandbox. A machine that booted again
 // is: none of its old sandboxes lives. So is one that resembles it: a clone's runtime has no sandbox of this ID to delete.
-func isMachine(w *Write, name string, recorded release.Machine) answer {
+func isMachine(w *Write, name string, recorded release.Machine) check {
 	node := w.Nodes[name]
 	switch {
 	case node.IsAbsent():
-		return say(no, v1alpha1.ReasonNodeGone, "Node %s, where the sandbox was, does not exist", name)
+		return conclude(no, v1alpha1.ReasonNodeGone, "Node %s, where the sandbox was, does not exist", name)
 	case !node.IsKnown():
 		return unknown("Node "+name, node.Why())
 	case release.Compare(recorded, node.Get().Machine) == release.Replaced:
-		return say(no, v1alpha1.ReasonNodeReplaced, "Node %s is not the machine on which the sandbox was recorded", name)
+		return conclude(no, v1alpha1.ReasonNodeReplaced, "Node %s is not the machine on which the sandbox was recorded", name)
 	default:
-		return answer{verdict: yes}
+		return check{verdict: yes}
 	}
 }
 
-// isDeleting says whether the entry is that of a pod which is being deleted.
-func isDeleting(w *Write, c *Case) answer {
+// isDeleting reports whether the entry is that of a pod which is being deleted.
+func isDeleting(w *Write, c *Case) check {
 	const shared = "the IPAM's reconciler shares these pods, so that they may only remove entries of pods that are being deleted, and "
 	if !c.Pod.IsRead() {
 		return unknown("pod "+c.PodRef, c.Pod.Why())
 	}
 	pod := c.Pod.Get()
 	if !pod.Deleting {
-		return say(no, "", shared+"%s is not", c.PodRef)
+		return conclude(no, "", shared+"%s is not", c.PodRef)
 	}
 	for _, record := range w.holders(c) {
 		if !strings.HasPrefix(record.Name, v1alpha1.OrphanPrefix) && record.Name != string(pod.UID) {
-			return say(no, "", shared+"the entry is that of another pod of this name, UID %s", record.Name)
+			return conclude(no, "", shared+"the entry is that of another pod of this name, UID %s", record.Name)
 		}
 	}
-	return answer{verdict: yes}
+	return check{verdict: yes}
 }
 
-// allSeen says whether the records that hold the entry have every sandbox that had the address. One that its runtime lost would lose the address
-// with the entry of the next one, and only an agent can tell of it (docs/decisions/0230). A guarded pod without a record may have had one.
-func allSeen(w *Write, c *Case) answer {
+// allSeen reports whether the records that hold the entry have every sandbox that had the address. One that its runtime lost would lose the address
+// with the entry of the next one, and only an agent can report it (docs/decisions/0230). A guarded pod without a record may have had one.
+func allSeen(w *Write, c *Case) check {
 	if !w.Agents || c.First {
-		return answer{verdict: yes}
+		return check{verdict: yes}
 	}
 	recorded := false
 	for _, record := range w.holders(c) {
@@ -154,17 +154,17 @@ func allSeen(w *Write, c *Case) answer {
 			continue
 		}
 		if record.Spec.SandboxesSeen != v1alpha1.SandboxesSeenAll {
-			return answer{verdict: no}
+			return check{verdict: no}
 		}
 		recorded = true
 	}
 	switch {
 	case recorded:
-		return answer{verdict: yes}
+		return check{verdict: yes}
 	case !c.Pod.IsRead():
 		return unknown("pod "+c.PodRef, c.Pod.Why())
 	case c.Pod.Get().Held:
-		return answer{verdict: no}
+		return check{verdict: no}
 	}
-	return answer{verdict: yes}
+	return check{verdict: yes}
 }

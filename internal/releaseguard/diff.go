@@ -19,16 +19,16 @@ type Removal struct {
 	Offset string
 	// Entry is what stood there before the write.
 	Entry
-	// Rewritten says that an entry stays at the offset, under NewPodRef.
+	// Rewritten: an entry stays at the offset, under NewPodRef.
 	Rewritten bool
 	NewPodRef string
-	// SameSandbox says that the entry which stays is for the same sandbox and interface.
+	// SameSandbox: the entry which stays is for the same sandbox and interface.
 	SameSandbox bool
 }
 
-// Diff tells what a write takes away: the entries that are missing afterwards or stand under another reference, sorted by
-// offset. adds says that it records an entry at an offset which was free. A new sandbox ID under the same reference takes
-// nothing away: that is how whereabouts re-creates a sandbox.
+// Diff returns what a write removes: the entries that are missing afterwards or stand under another reference, sorted by
+// offset. adds reports whether it records an entry at a free offset. A new sandbox ID under the same reference removes
+// nothing: that is how whereabouts re-creates a sandbox.
 func Diff(before, after map[string]Entry) (removals []Removal, adds bool) {
 	for offset, entry := range before {
 		now, stays := after[offset]

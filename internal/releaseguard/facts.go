@@ -17,11 +17,11 @@ import (
 type Write struct {
 	// Backend is the name of the pool's backend, and Pool the pool as "namespace/name", both as in records.
 	Backend, Pool string
-	// Writer is who asks.
+	// Writer is the client.
 	Writer Writer
 	// ReconcilerShared: the IPAM's reconciler runs in the DaemonSet's pods, under their tokens.
 	ReconcilerShared bool
-	// Agents: the nodes' agents tell whether a sandbox is gone.
+	// Agents: the nodes' agents report whether a sandbox is gone.
 	Agents bool
 	// Adds: the write also records an entry at an offset that was free.
 	Adds bool
@@ -31,7 +31,7 @@ type Write struct {
 	Cases []Case
 }
 
-// Writer is who asks for a write. Its zero value is trusted with nothing.
+// Writer is the client that writes. Its zero value is trusted with nothing.
 type Writer struct {
 	// User is the user name, for messages.
 	User string
@@ -54,7 +54,7 @@ type DaemonSetPod struct {
 // Case is one removal and what is known of the address.
 type Case struct {
 	Removal
-	// Address is Absent where the offset stands for none, and Unknown where that cannot be told.
+	// Address is Absent where the offset stands for none, and Unknown where that could not be read.
 	Address release.Fact[netip.Addr]
 	// Pod is the live pod of the reference; Absent where there is none or the reference is a tombstone, Unknown also where
 	// the reference names nothing.
@@ -89,7 +89,7 @@ type Pod struct {
 	Begun time.Time
 }
 
-// holds says whether a record holds the case's pool, address and sandbox. Where the address cannot be told, pool and
+// holds reports whether a record holds the case's pool, address and sandbox. If the address is unknown, pool and
 // sandbox alone decide.
 func (w *Write) holds(record *v1alpha1.IPAllocation, c *Case) bool {
 	for i := range record.Spec.Addresses {
@@ -131,13 +131,13 @@ func machines(records []v1alpha1.IPAllocation, sandboxID string) []located {
 	return found
 }
 
-// located is a recorded machine and the name of its node, empty where the record does not say.
+// located is a recorded machine and the name of its node, empty if the record has none.
 type located struct {
 	node    string
 	machine release.Machine
 }
 
-// NodeNames are the names of the Nodes that Judge asks for, as far as pods and records are known: sorted, each once.
+// NodeNames are the names of the Nodes that Judge needs, as far as pods and records are known: sorted, each once.
 func (w *Write) NodeNames() []string {
 	names := sets.New[string]()
 	for i := range w.Cases {

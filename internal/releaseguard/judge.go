@@ -12,25 +12,25 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// Outcome is what is said to a removal. The zero value is invalid.
+// Outcome is the response to a removal. The zero value is invalid.
 type Outcome uint8
 
 // The outcomes.
 const (
-	// Allow: the address may go back.
+	// Allow: the address may be released.
 	Allow Outcome = iota + 1
 	// Refuse: the address is in use, or may be.
 	Refuse
-	// Defer: a CNI DEL that does nothing wrong is refused, because the manager releases the address itself once it has queried the node's agent.
+	// Defer: a legitimate CNI DEL is refused, because the manager releases the address itself once it has queried the node's agent.
 	Defer
 )
 
-// Judgment is what is said to one removal.
+// Judgment is the response to one removal.
 type Judgment struct {
 	Outcome Outcome
 	Reason  v1alpha1.Reason
-	// Message of a refusal: what was refused, what was found, what was expected, what to do. A permit has one where it lets
-	// an address go that is not proven free.
+	// Message of a refusal: what was refused, what was found, what was expected, what to do. A permit has one where it allows
+	// a removal of an address that is not proven free.
 	Message string
 }
 
@@ -72,7 +72,7 @@ func judge(w *Write, c *Case) Judgment {
 	return Judgment{Outcome: Refuse, Reason: held.reason, Message: refusal(w, c, held, del)}
 }
 
-// keepsFromSuccessors says that the write gives nothing away: the entry gets the tombstone of the record that holds it, and no pod that goes on
+// keepsFromSuccessors reports whether the write releases nothing: the entry gets the tombstone of the record that holds it, and no pod that keeps running
 // looks for it under its name.
 func keepsFromSuccessors(w *Write, c *Case) bool {
 	ends := c.Pod.IsAbsent() || c.Pod.IsKnown() && c.Pod.Get().Deleting
@@ -81,20 +81,20 @@ func keepsFromSuccessors(w *Write, c *Case) bool {
 	})
 }
 
-func recordHolds(w *Write, c *Case) answer {
+func recordHolds(w *Write, c *Case) check {
 	if !c.Records.IsRead() {
 		return unknown("the records of "+c.PodRef, c.Records.Why())
 	}
 	for _, record := range w.holders(c) {
-		return say(yes, v1alpha1.ReasonRecordHolds, "IPAllocation %s still holds this address for this sandbox", record.Name)
+		return conclude(yes, v1alpha1.ReasonRecordHolds, "IPAllocation %s still holds this address for this sandbox", record.Name)
 	}
-	return answer{verdict: no}
+	return check{verdict: no}
 }
 
-// podHolds says whether the pod of the reference may still use the address.
-func podHolds(w *Write, c *Case) answer {
+// podHolds reports whether the pod of the reference may still use the address.
+func podHolds(w *Write, c *Case) check {
 	if c.Pod.IsAbsent() {
-		return answer{verdict: no, reason: v1alpha1.ReasonPodGone}
+		return check{verdict: no, reason: v1alpha1.ReasonPodGone}
 	}
 	if !c.Pod.IsKnown() {
 		return unknown("pod "+c.PodRef, c.Pod.Why())
@@ -102,16 +102,16 @@ func podHolds(w *Write, c *Case) answer {
 	pod := c.Pod.Get()
 	switch {
 	case !pod.Deleting:
-		return say(yes, v1alpha1.ReasonPodInUse, "pod %s (UID %s, node %q) exists and is not being deleted", c.PodRef, pod.UID, pod.NodeName)
+		return conclude(yes, v1alpha1.ReasonPodInUse, "pod %s (UID %s, node %q) exists and is not being deleted", c.PodRef, pod.UID, pod.NodeName)
 	case !finished(&pod, c.Records.Get()):
-		return say(yes, v1alpha1.ReasonKubeletNotFinished,
+		return conclude(yes, v1alpha1.ReasonKubeletNotFinished,
 			"pod %s (UID %s, node %q) is being deleted, and its kubelet has not reported that it finished", c.PodRef, pod.UID, pod.NodeName)
 	default:
 		return machineHolds(w, c, &pod)
 	}
 }
 
-// finished says whether the kubelet finished the pod after its deletion, by the pod itself or by what the controller
+// finished reports whether the kubelet finished the pod after its deletion, by the pod itself or by what the controller
 // proved before: that is monotone.
 func finished(pod *Pod, records []v1alpha1.IPAllocation) bool {
 	if pod.Ending == release.EndingFinished {
@@ -126,15 +126,15 @@ func finished(pod *Pod, records []v1alpha1.IPAllocation) bool {
 	return false
 }
 
-// machineHolds says whether the kubelet that finished the pod may be that of another machine than the sandbox's.
-func machineHolds(w *Write, c *Case, pod *Pod) answer {
+// machineHolds reports whether the kubelet that finished the pod may be that of another machine than the sandbox's.
+func machineHolds(w *Write, c *Case, pod *Pod) check {
 	if !c.Records.IsRead() {
 		return unknown("the records of "+c.PodRef, c.Records.Why())
 	}
 	recorded := machines(c.Records.Get(), c.SandboxID)
 	if len(recorded) == 0 && pod.Held {
-		return say(undecided, v1alpha1.ReasonObservationFailed,
-			"the kubelet finished pod %s (UID %s), but no record says yet on which machine sandbox %q was", c.PodRef, pod.UID, c.SandboxID)
+		return conclude(undecided, v1alpha1.ReasonObservationFailed,
+			"the kubelet finished pod %s (UID %s), but no record shows yet which machine ran sandbox %q", c.PodRef, pod.UID, c.SandboxID)
 	}
 	for _, m := range recorded {
 		if a := isMachine(w, pod.NodeName, m.machine); a.verdict != yes {
@@ -144,11 +144,11 @@ func machineHolds(w *Write, c *Case, pod *Pod) answer {
 			return a
 		}
 		if !release.EndedOn(m.machine, writer(w, pod, c.Records.Get())) {
-			return say(yes, v1alpha1.ReasonKubeletNotFinished,
+			return conclude(yes, v1alpha1.ReasonKubeletNotFinished,
 				"pod %s (UID %s) was finished by a kubelet that cannot be shown to be that of the machine on which sandbox %q was recorded", c.PodRef, pod.UID, c.SandboxID)
 		}
 	}
-	return answer{verdict: no, reason: v1alpha1.ReasonKubeletFinished}
+	return check{verdict: no, reason: v1alpha1.ReasonKubeletFinished}
 }
 
 // writer is the machine whose kubelet finished the pod, by its record or by the live Node, which was read after the pod.
@@ -162,7 +162,7 @@ func writer(w *Write, pod *Pod, records []v1alpha1.IPAllocation) release.Fact[re
 	return release.Writer(ended, w.Nodes[pod.NodeName])
 }
 
-func refusal(w *Write, c *Case, held, del answer) string {
+func refusal(w *Write, c *Case, held, del check) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s of pool %s (sandbox %q, interface %q) stays with %q: %s; expected no pod of that name, or one that its kubelet "+
 		"has finished, and no record.", v1alpha1.ReasonUnsafeReleaseRefused, c.subject(), w.Pool, c.SandboxID, c.Interface, c.PodRef, held.text)
@@ -183,9 +183,9 @@ func deferral(w *Write, c *Case) string {
 		v1alpha1.ReasonCNIDeleteDeferred, c.subject(), w.Pool, c.SandboxID, c.Interface, c.PodRef)
 }
 
-func loss(w *Write, c *Case, held answer) string {
+func loss(w *Write, c *Case, held check) string {
 	return fmt.Sprintf("%s: pool %s loses %s (sandbox %q, interface %q, podref %q): %s; but the offset stands for no address, so that "+
-		"whereabouts drops it whenever it writes the pool, and it would answer a refused ADD with an address that no pool has recorded. "+
+		"whereabouts drops it whenever it writes the pool, and it would complete a refused ADD with an address that no pool has recorded. "+
 		"Look for what wrote this offset: the address that was meant may be handed out again.",
 		v1alpha1.ReasonMalformedPool, w.Pool, c.subject(), c.SandboxID, c.Interface, c.PodRef, held.text)
 }

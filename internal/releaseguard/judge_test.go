@@ -168,7 +168,7 @@ func TestJudge(t *testing.T) {
 			facts{address: release.Absent[netip.Addr](), pod: release.Known(running())}, Refuse, v1alpha1.ReasonPodInUse},
 		"a write that adds may not take away an entry of a running pod": {
 			facts{adds: true, pod: release.Known(running())}, Refuse, v1alpha1.ReasonPodInUse},
-		"an offset whose address cannot be told is guarded in a write that adds": {
+		"an offset of an unknown address is guarded in a write that adds": {
 			facts{adds: true, address: release.Unknown[netip.Addr]("broken range"), pod: release.Known(running())}, Refuse, v1alpha1.ReasonPodInUse},
 
 		// Row 2.
@@ -244,7 +244,7 @@ func TestJudge(t *testing.T) {
 		"a trusted certificate identity and a node that is not Ready": {
 			facts{writer: Writer{User: "cni", CNIUser: true}, pod: release.Known(running()), nodeA: notReady(machineA)}, Refuse, v1alpha1.ReasonPodInUse},
 
-		// Row 2 where agents tell of a sandbox that its runtime lost.
+		// Row 2 where agents report a sandbox that its runtime lost.
 		"with agents, CNI DEL of a pod, and its record has every sandbox": {
 			facts{writer: cni(nodeA), agents: true, pod: release.Known(held(deleting(none))), records: seen(v1alpha1.SandboxesSeenAll)}, Allow, v1alpha1.ReasonCNIDelete},
 		"with agents, CNI DEL of a pod that is not recorded yet": {
@@ -291,7 +291,7 @@ func TestJudge(t *testing.T) {
 			facts{writer: reconciler, pod: release.Known(deleting(release.EndingCompleted))}, Refuse, v1alpha1.ReasonKubeletNotFinished},
 		"a pod that was rejected": {
 			facts{writer: reconciler, pod: release.Known(deleting(release.EndingRejected))}, Refuse, v1alpha1.ReasonKubeletNotFinished},
-		"a kubelet-finished pod that nobody holds": {
+		"a kubelet-finished pod that no record holds": {
 			facts{writer: reconciler, pod: release.Known(deleting(finished))}, Allow, v1alpha1.ReasonKubeletFinished},
 		"a pod that the record knows to be kubelet-finished": {
 			facts{writer: reconciler, pod: release.Known(held(deleting(release.EndingCompleted))), records: records(reported)}, Allow, v1alpha1.ReasonKubeletFinished},
@@ -311,7 +311,7 @@ func TestJudge(t *testing.T) {
 			facts{writer: reconciler, pod: release.Known(deleting(finished)), nodeA: younger(machineA), records: by(identityOf(machineA))}, Allow, v1alpha1.ReasonKubeletFinished},
 		"a kubelet-finished pod that is older than its Node": {
 			facts{writer: reconciler, pod: release.Known(deleting(finished)), nodeA: younger(machineA), records: by(nil)}, Refuse, v1alpha1.ReasonKubeletNotFinished},
-		"a kubelet-finished pod of which nobody knows when it began": {
+		"a kubelet-finished pod with an unknown start": {
 			facts{writer: reconciler, pod: release.Known(Pod{UID: testUID, NodeName: nodeA, Deleting: true, Ending: finished}), records: by(nil)}, Refuse, v1alpha1.ReasonKubeletNotFinished},
 		"a kubelet-finished pod whose Node is gone": {
 			facts{writer: reconciler, pod: release.Known(deleting(finished)), nodeA: release.Absent[release.Node](),
@@ -328,7 +328,7 @@ func TestJudge(t *testing.T) {
 		"a kubelet-finished pod whose record has the address for its earlier sandbox": {
 			facts{writer: reconciler, pod: release.Known(deleting(finished)),
 				records: records(record(string(testUID), nodeA, "sandbox-0", nil))}, Refuse, v1alpha1.ReasonConflict},
-		"an address that cannot be told, and a record of another sandbox in the pool": {
+		"an unknown address, and a record of another sandbox in the pool": {
 			facts{writer: reconciler, address: release.Unknown[netip.Addr]("broken range"),
 				records: records(record(string(testUID), nodeA, "sandbox-0", nil))}, Refuse, v1alpha1.ReasonConflict},
 		"an offset that stands for no address is no place that a record could hold for another sandbox": {
@@ -339,12 +339,12 @@ func TestJudge(t *testing.T) {
 		"a pod whose predecessor is known to be kubelet-finished": {
 			facts{writer: reconciler, pod: release.Known(Pod{UID: "uid-2", NodeName: nodeA, Deleting: true, Ending: none}), records: records(reported)},
 			Refuse, v1alpha1.ReasonKubeletNotFinished},
-		"an address that cannot be told, and a record of the sandbox": {
+		"an unknown address, and a record of the sandbox": {
 			facts{writer: reconciler, address: release.Unknown[netip.Addr]("broken range"),
 				records: records(record(string(testUID), nodeA, testSandbox, nil))}, Refuse, v1alpha1.ReasonRecordHolds},
 
 		// Entries of other owners than sandboxes.
-		"a ResourceClaim that exists, whatever became of the pod": {
+		"a ResourceClaim that exists, in any state of the pod": {
 			facts{writer: reconciler, id: testClaim, claim: claimOn(nodeA)}, Refuse, v1alpha1.ReasonOwnedByResourceClaim},
 		"a ResourceClaim that exists, and its consumer was finished": {
 			facts{writer: reconciler, id: testClaim, claim: claimOn(nodeA), pod: release.Known(deleting(finished))}, Refuse, v1alpha1.ReasonOwnedByResourceClaim},
@@ -354,7 +354,7 @@ func TestJudge(t *testing.T) {
 		"a ResourceClaim that is gone, and a record has the address for a sandbox": {
 			facts{writer: reconciler, id: testClaim, claim: release.Absent[Claim](), records: records(record(string(testUID), nodeA, testSandbox, nil))},
 			Refuse, v1alpha1.ReasonConflict},
-		"a ResourceClaim that nobody could look for": {
+		"a ResourceClaim that could not be looked up": {
 			facts{writer: reconciler, id: testClaim, claim: release.Unknown[Claim]("timeout")}, Refuse, v1alpha1.ReasonObservationFailed},
 		"the driver on the node of a ResourceClaim": {
 			facts{writer: cni(nodeA), id: testClaim, claim: claimOn(nodeA)}, Allow, v1alpha1.ReasonCNIDelete},
@@ -460,7 +460,7 @@ func TestARefusalOfARivalNamesTheOtherHolder(t *testing.T) {
 	}
 }
 
-// Whoever takes a pod out of the guard's care keeps its addresses first: that gives nothing away.
+// A client that unprotects a pod writes tombstones for its addresses first: that gives nothing away.
 func TestOnlyTheTombstoneOfTheHoldingRecordGivesNothingAway(t *testing.T) {
 	holding := records(record(string(testUID), nodeA, testSandbox, &machineA))
 	for name, tc := range map[string]struct {
@@ -472,7 +472,7 @@ func TestOnlyTheTombstoneOfTheHoldingRecordGivesNothingAway(t *testing.T) {
 	}{
 		"of a pod that is being deleted":             {pod: release.Known(held(deleting(release.EndingNone))), facts: holding, want: Allow},
 		"of a pod that is gone":                      {pod: release.Absent[Pod](), facts: holding, want: Allow},
-		"of a pod that goes on":                      {pod: release.Known(held(running())), facts: holding, want: Refuse},
+		"of a pod that keeps running":                {pod: release.Known(held(running())), facts: holding, want: Refuse},
 		"of a pod that could not be read":            {pod: release.Unknown[Pod]("broken"), facts: holding, want: Refuse},
 		"whose record does not hold the address":     {pod: release.Known(held(deleting(release.EndingNone))), facts: records(record(string(testUID), nodeA, "", &machineA)), want: Refuse},
 		"whose records could not be read":            {pod: release.Known(held(deleting(release.EndingNone))), facts: release.Unknown[[]v1alpha1.IPAllocation]("broken"), want: Refuse},

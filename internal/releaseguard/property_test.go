@@ -27,7 +27,7 @@ func of[T any](unknowns int, set func(*situation, T), values ...T) dimension {
 	return d
 }
 
-// dimensions span every combination of facts that the rules tell apart.
+// dimensions span every combination of facts that the rules distinguish.
 func dimensions() []dimension {
 	return []dimension{
 		of(0, func(s *situation, v [2]bool) { s.shared, s.agents = v[0], v[1] }, [2]bool{}, [2]bool{true, false}, [2]bool{false, true}),
@@ -181,7 +181,7 @@ func finishedOnItsMachine(s situation) bool {
 	return !pod.Held
 }
 
-// fromEveryNode says whether every node on which the sandbox may be is Ready and is the writer's.
+// fromEveryNode reports whether every node on which the sandbox may be is Ready and is the writer's.
 func fromEveryNode(s situation) bool {
 	nodes := map[string]bool{}
 	for _, r := range s.records.Get() {
@@ -202,14 +202,14 @@ func fromEveryNode(s situation) bool {
 	return true
 }
 
-// noneHolds says that the records were read and that none of them holds the address, for whichever sandbox.
+// noneHolds reports whether the records were read and none of them holds the address, for any sandbox.
 func noneHolds(s situation) bool {
 	return s.records.IsRead() && !slices.ContainsFunc(s.records.Get(), func(r v1alpha1.IPAllocation) bool {
 		return holdsAddress(s, r) || holdsForAnother(s, r)
 	})
 }
 
-// noRival says that no record holds the address for another sandbox, the live pod's own included.
+// noRival reports whether no record holds the address for another sandbox, the live pod's own included.
 func noRival(s situation) bool {
 	return !slices.ContainsFunc(s.records.Get(), func(r v1alpha1.IPAllocation) bool { return holdsForAnother(s, r) })
 }

@@ -16,7 +16,7 @@ type ReservationWrite struct {
 	ReconcilerShared bool
 	// Name and PodRef are the reservation's, before the write.
 	Name, PodRef string
-	// Holders say, live, which entries of pools the reservation stands for, in words. Absent and empty are the same.
+	// Holders describe the entries of pools for which the reservation stands, by a live read. Absent and empty are the same.
 	Holders release.Fact[[]string]
 	// Pod is the live pod of the reference; Absent where there is none, or the reference names no pod.
 	Pod release.Fact[Pod]
@@ -49,23 +49,23 @@ func JudgeReservation(w *ReservationWrite) Judgment {
 		"cannot be shown to have finished it; it is no CNI DEL either: %s", w.PodRef, pod.UID, pod.NodeName, del.text))
 }
 
-// finished says whether the kubelet of the pod's own machine finished it. No record is asked which machine that was: the live Node
-// answers for it where it is the one that the pod began on.
+// finished reports whether the kubelet of the pod's own machine finished it. The machine is not taken from a record: the live Node
+// is proof if the pod began on it.
 func (w *ReservationWrite) finished() bool {
 	pod := w.Pod.Get()
 	return pod.Deleting && pod.Ending == release.EndingFinished && w.Node.IsKnown() &&
 		release.EndedUnder(release.Pod{Ending: pod.Ending, Begun: pod.Begun}, w.Node.Get())
 }
 
-// cniDelete says whether the node's own CNI DEL removes the reservation: it has emptied the pool before, while the pod
+// cniDelete reports whether the node's own CNI DEL removes the reservation: it has emptied the pool before, while the pod
 // still shows the address.
-func (w *ReservationWrite) cniDelete(pod *Pod) answer {
+func (w *ReservationWrite) cniDelete(pod *Pod) check {
 	write := &Write{Writer: w.Writer, ReconcilerShared: w.ReconcilerShared, Nodes: map[string]release.Fact[release.Node]{pod.NodeName: w.Node}}
-	answers := []answer{runsCNI(write), writesFrom(write, pod.NodeName), isReady(write, pod.NodeName)}
+	checks := []check{runsCNI(write), writesFrom(write, pod.NodeName), isReady(write, pod.NodeName)}
 	if w.ReconcilerShared && !pod.Deleting {
-		answers = append(answers, say(no, "", "the IPAM's reconciler shares these pods, so that they may only remove reservations of pods that are being deleted"))
+		checks = append(checks, conclude(no, "", "the IPAM's reconciler shares these pods, so that they may only remove reservations of pods that are being deleted"))
 	}
-	return all(answers...)
+	return all(checks...)
 }
 
 func (w *ReservationWrite) refuse(reason v1alpha1.Reason, found string) Judgment {

@@ -12,7 +12,7 @@ import (
 
 func TestJudgeReservation(t *testing.T) {
 	holder := release.Known([]string{"10.10.0.1 in whereabouts pool " + testPool})
-	nobody := Writer{DaemonSetPod: release.Absent[DaemonSetPod]()}
+	outsider := Writer{DaemonSetPod: release.Absent[DaemonSetPod]()}
 	here, elsewhere := Writer{DaemonSetPod: onNode(nodeA)}, Writer{DaemonSetPod: onNode(nodeB)}
 	// shown is a reservation that no pool needs, of a pod that shows its address.
 	shown := func(w Writer, pod Pod, change ...func(*ReservationWrite)) ReservationWrite {
@@ -42,21 +42,21 @@ func TestJudgeReservation(t *testing.T) {
 		"a pod that cannot be read": {
 			ReservationWrite{Holders: release.Absent[[]string](), Pod: release.Unknown[Pod]("timeout")}, Refuse, v1alpha1.ReasonObservationFailed},
 		"a pod that was not read":               {ReservationWrite{Holders: release.Absent[[]string]()}, Refuse, v1alpha1.ReasonObservationFailed},
-		"bug 3: its live pod shows the address": {shown(nobody, running()), Refuse, v1alpha1.ReasonPodInUse},
+		"bug 3: its live pod shows the address": {shown(outsider, running()), Refuse, v1alpha1.ReasonPodInUse},
 		"bug 3: its pod shows the address and is being deleted": {
-			shown(nobody, deleting(release.EndingNone)), Refuse, v1alpha1.ReasonPodInUse},
+			shown(outsider, deleting(release.EndingNone)), Refuse, v1alpha1.ReasonPodInUse},
 		"a last phase that no kubelet wrote": {
-			shown(nobody, deleting(release.EndingForeign)), Refuse, v1alpha1.ReasonPodInUse},
+			shown(outsider, deleting(release.EndingForeign)), Refuse, v1alpha1.ReasonPodInUse},
 		"a pod that ended before it was deleted": {
-			shown(nobody, deleting(release.EndingCompleted)), Refuse, v1alpha1.ReasonPodInUse},
+			shown(outsider, deleting(release.EndingCompleted)), Refuse, v1alpha1.ReasonPodInUse},
 		"a pod that its kubelet has finished": {
-			shown(nobody, deleting(release.EndingFinished)), Allow, v1alpha1.ReasonNotHeld},
+			shown(outsider, deleting(release.EndingFinished)), Allow, v1alpha1.ReasonNotHeld},
 		"a pod that a kubelet has finished, and that is older than its Node": {
-			shown(nobody, deleting(release.EndingFinished), func(w *ReservationWrite) { w.Node = younger(machineA) }), Refuse, v1alpha1.ReasonPodInUse},
+			shown(outsider, deleting(release.EndingFinished), func(w *ReservationWrite) { w.Node = younger(machineA) }), Refuse, v1alpha1.ReasonPodInUse},
 		"a pod that a kubelet has finished, and whose Node cannot be read": {
-			shown(nobody, deleting(release.EndingFinished), func(w *ReservationWrite) { w.Node = release.Unknown[release.Node]("timeout") }), Refuse, v1alpha1.ReasonPodInUse},
+			shown(outsider, deleting(release.EndingFinished), func(w *ReservationWrite) { w.Node = release.Unknown[release.Node]("timeout") }), Refuse, v1alpha1.ReasonPodInUse},
 		"a pod that shows other addresses": {
-			shown(nobody, running(), func(w *ReservationWrite) { w.Shows = false }), Allow, v1alpha1.ReasonNotHeld},
+			shown(outsider, running(), func(w *ReservationWrite) { w.Shows = false }), Allow, v1alpha1.ReasonNotHeld},
 		"CNI DEL on the pod's node": {shown(here, running()), Allow, v1alpha1.ReasonCNIDelete},
 		"CNI DEL on the pod's node, of a pod that is being deleted": {
 			shown(here, deleting(release.EndingNone)), Allow, v1alpha1.ReasonCNIDelete},

@@ -29,11 +29,11 @@ const guardedLabel = "holdfast-guarded-label"
 // LoadTime is how long API servers may take to enforce a policy after it was written.
 const LoadTime = time.Minute
 
-// Judgement says whether policies are in force.
+// Judgement is whether policies are in force.
 type Judgement struct {
 	// Since is the time from which on every write was judged; zero where the policies are not in force.
 	Since time.Time
-	// Problem says what is wrong, and Fix the one thing to do; both are empty where the policies are in force.
+	// Problem is what is wrong, and Fix the one thing to do; both are empty where the policies are in force.
 	Problem, Fix string
 }
 
@@ -86,7 +86,7 @@ func broken(problem string) Judgement {
 	return Judgement{Problem: problem, Fix: "apply the installation's admission policies again (config/policies, or helm upgrade)"}
 }
 
-// weakness says why a policy does not judge every write that it is made for.
+// weakness explains why a policy does not judge every write that it is made for.
 func weakness(policy *admissionregistrationv1.ValidatingAdmissionPolicy) string {
 	what := "the ValidatingAdmissionPolicy " + policy.Name
 	match := policy.Spec.MatchConstraints
@@ -104,7 +104,7 @@ func weakness(policy *admissionregistrationv1.ValidatingAdmissionPolicy) string 
 	}
 }
 
-// laxity says why a binding does not deny every write that its policy refuses.
+// laxity explains why a binding does not deny every write that its policy refuses.
 func laxity(binding *admissionregistrationv1.ValidatingAdmissionPolicyBinding) string {
 	what := "the ValidatingAdmissionPolicyBinding " + binding.Name
 	switch {
@@ -139,8 +139,8 @@ func specWritten(object *metav1.ObjectMeta, observed int64) time.Time {
 			last[entry.Subresource] = later(last[entry.Subresource], entry.Time.Time)
 		}
 	}
-	if told := last["status"]; observed != 0 && observed == object.Generation && !told.IsZero() {
-		return told // it was written for this very spec, and so after it
+	if written := last["status"]; observed != 0 && observed == object.Generation && !written.IsZero() {
+		return written // it was written for this very spec, and so after it
 	}
 	return last[""]
 }

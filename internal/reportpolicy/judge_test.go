@@ -21,7 +21,7 @@ type world struct {
 
 func installation() *world {
 	w := &world{}
-	for _, name := range []string{"somebody-elses", KubeletReports, NodeIdentity} {
+	for _, name := range []string{"other", KubeletReports, NodeIdentity} {
 		meta := metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(installed)}
 		w.policies = append(w.policies, admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: meta,
 			Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{FailurePolicy: new(admissionregistrationv1.Fail),
@@ -68,7 +68,7 @@ func TestEvidence(t *testing.T) {
 			w.policies[reports].Generation, w.policies[reports].Status.ObservedGeneration = 3, 3
 			w.policies[reports].ManagedFields = fields("", later)
 		}, later.Add(LoadTime), ""},
-		"a changed policy of which the status does not tell yet": {func(w *world) {
+		"a changed policy with an older status": {func(w *world) {
 			w.policies[reports].Generation, w.policies[reports].Status.ObservedGeneration = 3, 2
 			w.policies[reports].ManagedFields = append(fields("", later), fields("status", installed)...)
 		}, later.Add(LoadTime), ""},

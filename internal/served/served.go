@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package served asks the API server in which versions it serves a resource. It asks for one group at a time: the discovery of
-// everything, which a general client loads first, is hundreds of times as large, and thousands of nodes may ask at once.
+// Package served reads from the API server in which versions it serves a resource. It reads one group at a time: the discovery of
+// everything, which a general client loads first, is hundreds of times as large, and thousands of nodes may read at once.
 package served
 
 import (
@@ -27,7 +27,7 @@ type API interface {
 	Resources(ctx context.Context, version schema.GroupVersion) (*metav1.APIResourceList, error)
 }
 
-// Client asks the API server itself, past every cache.
+// Client reads from the API server itself, past every cache.
 type Client struct {
 	// Client is one of any API group; its paths are absolute.
 	Client rest.Interface
@@ -50,7 +50,7 @@ type Resource struct {
 	schema.GroupVersionResource
 	Kind       string
 	Namespaced bool
-	// Status says whether it has the subresource /status.
+	// Status reports whether it has the subresource /status.
 	Status bool
 }
 

@@ -47,7 +47,7 @@ func TestHooks(t *testing.T) {
 		}
 		// Only the Job stays, for its log.
 		if gone := strings.Contains(annotations["helm.sh/hook-delete-policy"], "hook-succeeded"); gone == (name == job) {
-			t.Errorf("%s goes with the hook: %t", name, gone)
+			t.Errorf("%s is deleted with the hook: %t", name, gone)
 		}
 		// The command takes what is labeled or named like an installation for a part of one, and its pods for the manager's.
 		if labels["app.kubernetes.io/part-of"] != "" || labels["app.kubernetes.io/name"] == "holdfast" {
@@ -99,7 +99,7 @@ func TestHookHasTheManagersOwnRestrictions(t *testing.T) {
 	}
 }
 
-// TestHookHasNoRightToSpare: whatever it may delete or change it may by name alone, but for the pods that are held.
+// TestHookHasNoRightToSpare: it may delete or change objects by name only, except held pods.
 func TestHookHasNoRightToSpare(t *testing.T) {
 	found := hooks(t, nil)
 	for _, name := range []string{"ClusterRole holdfast-uninstall", "Role " + own + "/holdfast-uninstall"} {
@@ -123,7 +123,7 @@ func TestHookHasNoRightToSpare(t *testing.T) {
 // TestNamespaceIsDocumented: the page says the labels that the chart cannot set, and the notes too.
 func TestNamespaceIsDocumented(t *testing.T) {
 	labels := byName(kustomization{Resources: []string{"config/default"}}.build(t))["Namespace "+own].GetLabels()
-	delete(labels, "app.kubernetes.io/part-of") // by it the command tells a namespace that it may remove
+	delete(labels, "app.kubernetes.io/part-of") // by it the command recognizes a namespace that it may remove
 	page, notes := read(t, "docs/installation-helm.md"), read(t, "charts/holdfast/templates/NOTES.txt")
 	for label, level := range labels {
 		if !strings.Contains(page, label+"="+level) {

@@ -99,7 +99,7 @@ var profiles = map[string]profile{
 		values:     values{"agent": values{"audit": values{"awsIPAMD": true}}},
 		components: []string{"agent/components/audit-aws-ipamd"},
 	},
-	"everything that goes together": {
+	"everything that can be combined": {
 		values: values{
 			"namespace": values{"create": true}, "networkPolicy": values{"enabled": true}, "prometheus": values{"enabled": true},
 			"protection": values{"admissionPolicy": true, "failurePolicy": "Fail"},
@@ -166,7 +166,7 @@ func (p profile) kustomization(t *testing.T) kustomization {
 	return k
 }
 
-// advice tells where an object of the chart comes from.
+// advice says from where an object of the chart comes.
 func advice(object string) string {
 	switch {
 	case strings.HasPrefix(object, "ConfigMap ") && strings.Contains(object, "-config-"):
@@ -180,7 +180,7 @@ func advice(object string) string {
 // labelsOfHelm are on every object of the chart, and on nothing of kustomize.
 var labelsOfHelm = []string{"app.kubernetes.io/managed-by", "helm.sh/chart"}
 
-// keepPolicy is Helm's word for an object that outlives its release. Only the three in mayBeKept have it.
+// keepPolicy is Helm's annotation of an object that outlives its release. Only the three in mayBeKept have it.
 const keepPolicy = "helm.sh/resource-policy"
 
 // ofHelm takes off what only Helm's objects have, and leaves its hooks out.
@@ -211,7 +211,7 @@ func ofHelm(t *testing.T, objects []*unstructured.Unstructured) []*unstructured.
 	return release
 }
 
-// mayBeKept says whether an object outlives its release: definitions (docs/decisions/0090), the namespace with the release in it, and
+// mayBeKept reports whether an object outlives its release: definitions (docs/decisions/0090), the namespace with the release in it, and
 // configurations that pods of before have mounted, as with kustomize.
 func mayBeKept(object *unstructured.Unstructured) bool {
 	switch object.GetKind() {

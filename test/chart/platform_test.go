@@ -45,7 +45,7 @@ func TestPlatform(t *testing.T) {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 			if !strings.Contains(text, want.text) {
-				t.Errorf("nothing says %q", want.text)
+				t.Errorf("nothing contains %q", want.text)
 			}
 			on := platform == "openshift"
 			if strings.Contains(text, "kind: SecurityContextConstraints") != on || strings.Contains(text, "runAsUser: 65532") == on {

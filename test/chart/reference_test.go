@@ -20,7 +20,7 @@ const (
 	referenceFile = "docs/reference/values.md"
 	referenceHead = `# The chart's values
 
-Written from the chart's schema and values.yaml: ` + "`make chart`" + `. ` + "`helm install`" + ` refuses whatever is not on this page, by its name or by its type. How to
+Written from the chart's schema and values.yaml: ` + "`make chart`" + `. ` + "`helm install`" + ` refuses every value that is not on this page, by its name or by its type. How to
 install with it: [installation-helm.md](../installation-helm.md).
 
 | Value | Default | Meaning |

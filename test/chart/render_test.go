@@ -55,7 +55,7 @@ func output(command *exec.Cmd) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// helm runs it with values, away from the configuration and the caches of whoever runs the tests.
+// helm runs it with values, away from the user's own configuration and caches.
 func helm(t *testing.T, given values, args ...string) (string, error) {
 	t.Helper()
 	program, err := helmTool()

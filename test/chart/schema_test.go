@@ -56,8 +56,8 @@ func wantedSchema(t *testing.T) schema {
 	return root
 }
 
-// TestSchemaIsClosedAndTold: no object has properties that it does not name, and everything has a description.
-func TestSchemaIsClosedAndTold(t *testing.T) {
+// TestSchemaIsClosedAndDescribed: no object has properties that it does not name, and everything has a description.
+func TestSchemaIsClosedAndDescribed(t *testing.T) {
 	walk("", wantedSchema(t), func(path string, s schema) {
 		if s["description"] == nil {
 			t.Errorf("%s has no description", path)

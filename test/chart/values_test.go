@@ -270,7 +270,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"a duration without a unit":               {values{"manager": values{"configuration": values{"delays": values{"releaseDelay": "180"}}}}, []string{"releaseDelay"}},
 		"a digest that is none":                   {values{"manager": values{"image": values{"digest": "latest"}}}, []string{"digest"}},
 		"no limit of the memory":                  {values{"manager": values{"resources": values{"limits": values{"memory": nil}}}}, []string{"memory"}},
-		"evidence that nobody gives":              {values{"agent": values{"enabled": false}}, []string{"agent.enabled", "evidence"}},
+		"evidence without agents":                 {values{"agent": values{"enabled": false}}, []string{"agent.enabled", "evidence"}},
 		"agents without a runtime":                {values{"agent": values{"configuration": values{"runtime": values{"endpoint": ""}}}}, []string{"runtime.endpoint"}},
 		"a shadow that protects":                  {with(inManager(values{"mode": "Shadow"}), "protection.admissionPolicy", true), []string{"mode is Shadow", "protection.admissionPolicy"}},
 		"a shadow that refuses":                   {with(inManager(values{"mode": "Shadow"}), "protection.failurePolicy", "Fail"), []string{"mode is Shadow", "protection.failurePolicy"}},
@@ -353,7 +353,7 @@ func TestPortsFollowTheConfiguration(t *testing.T) {
 func TestLint(t *testing.T) {
 	for name, given := range map[string]values{
 		"the defaults": nil,
-		"everything":   profiles["everything that goes together"].values,
+		"everything":   profiles["everything that can be combined"].values,
 	} {
 		t.Run(name, func(t *testing.T) {
 			text, err := helm(t, given, "lint", "--strict", "--namespace="+own, "--kube-version="+kubeVersion, chart)

@@ -97,7 +97,7 @@ func (r *replica) certify() {
 	Expect(os.WriteFile(filepath.Join(r.certDir, "tls.crt"), certificate, 0o600)).To(Succeed())
 }
 
-// status is that of a probe; 0 where nobody answers.
+// status is that of a probe; 0 without a response.
 func (r *replica) status(ctx context.Context, path string) int {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.health+path, nil)
 	Expect(err).NotTo(HaveOccurred())
@@ -114,7 +114,7 @@ func freeAddress() string {
 	return fmt.Sprintf("127.0.0.1:%d", freePort())
 }
 
-// leader is the identity in the Lease; empty where nobody leads.
+// leader is the identity in the Lease; empty where no replica leads.
 func leader(ctx context.Context) string {
 	var lease coordinationv1.Lease
 	if err := admin.Get(ctx, client.ObjectKey{Namespace: namespace, Name: app.Name}, &lease); err != nil || lease.Spec.HolderIdentity == nil {

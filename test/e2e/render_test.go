@@ -40,7 +40,7 @@ func init() {
 	}
 }
 
-// manifest is one rendered object, as text and as whatever it says it is.
+// manifest is one rendered object, as text and decoded.
 type manifest struct {
 	text   []byte
 	object unstructured.Unstructured

@@ -30,8 +30,8 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// renewedSoon bounds how long a manager goes on with a certificate that was replaced: it looks every 10 seconds where the
-// file system tells nothing.
+// renewedSoon bounds how long a manager uses a certificate that was replaced: it looks every 10 seconds where the
+// file system notifies no change.
 const renewedSoon = 2 * time.Minute
 
 // authority is what cert-manager's CA issuer signs with: a renewal makes another certificate of the same key, as
@@ -124,7 +124,7 @@ var _ = Describe("A renewed certificate", Ordered, func() {
 	)
 	BeforeAll(func(ctx context.Context) {
 		apply(ctx, render("config/default"))
-		// The installed webhook leads to a Service that nobody serves here, and would only cost time.
+		// The installed webhook leads to a Service without endpoints here, and would only cost time.
 		installed := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "holdfast-protect"}}
 		Expect(admin.Delete(ctx, installed)).To(Succeed())
 		ca, r = newAuthority(), &replica{certDir: GinkgoT().TempDir()}
@@ -149,7 +149,7 @@ var _ = Describe("A renewed certificate", Ordered, func() {
 		Expect(r.logged("Effective configuration")).To(HaveLen(1))
 	})
 
-	It("and a renewed authority cost no call, in whatever order the API server and the manager learn of them", func(ctx context.Context) {
+	It("and a renewed authority cost no call, in any order in which the API server and the manager learn of them", func(ctx context.Context) {
 		configuration := protectionThrough(r.webhooks, ca.bundle())
 		Expect(admin.Create(ctx, configuration)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, configuration)).To(Succeed()) })

@@ -137,7 +137,7 @@ func write(path, content string) {
 	Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
 }
 
-// pod is what the kubelet tells the runtime of a pod.
+// pod is what the kubelet sends the runtime about a pod.
 type pod struct {
 	uid             types.UID
 	namespace, name string

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// fakeRuntime answers the CRI at a socket as a spec says.
+// fakeRuntime serves the CRI at a socket as a spec defines.
 type fakeRuntime struct {
 	*fake.RemoteRuntime
 	name, socket string
@@ -49,17 +49,17 @@ func (f *fakeRuntime) serve() {
 	go func() { _ = f.server.Serve(listener) }()
 }
 
-// Stop returns once no call is answered any more.
+// Stop returns once no call is served any more.
 func (f *fakeRuntime) Stop() { f.server.Stop() }
 
 // Version gives this runtime's own name: the library's is one variable for all of them.
 func (f *fakeRuntime) Version(ctx context.Context, request *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
-	answer, err := f.RemoteRuntime.Version(ctx, request)
+	version, err := f.RemoteRuntime.Version(ctx, request)
 	if err != nil {
 		return nil, err
 	}
-	answer.RuntimeName = f.name
-	return answer, nil
+	version.RuntimeName = f.name
+	return version, nil
 }
 
 // have sets what the runtime lists.
@@ -169,20 +169,20 @@ var _ = Describe("A runtime that is at fault", func() {
 		start(ctx, "cri-o")
 		f.have(own)
 		w.stopAgent()
-		w.config.Delays.SandboxCreationMax.Duration = 2 * settled
+		w.config.Delays.SandboxCreationMax.Duration = 2 * stable
 		w.startAgent(ctx)
-		word := w.query(ctx, record, id)
-		Eventually(ctx, word).Should(Equal(response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotSeen, ""}))
+		reported := w.query(ctx, record, id)
+		Eventually(ctx, reported).Should(Equal(response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotSeen, ""}))
 		f.have(own, listed(id, p, isReady))
-		Eventually(ctx, word).Should(Equal(response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, p.uid}))
-		Consistently(ctx, word, 3*settled).Should(HaveField("Verdict", v1alpha1.VerdictDoNotRelease))
+		Eventually(ctx, reported).Should(Equal(response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, p.uid}))
+		Consistently(ctx, reported, 3*stable).Should(HaveField("Verdict", v1alpha1.VerdictDoNotRelease))
 	}, SpecTimeout(specTimeout))
 
 	It("CRI-O: the sandbox of a pod that completed stays listed until the pod is deleted, and is held", func(ctx context.Context) {
 		start(ctx, "cri-o")
 		f.have(own, listed(id, p, notReady))
-		word := w.query(ctx, record, v1alpha1.AnySandbox)
-		Eventually(ctx, word).Should(Equal(response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxListed, p.uid}))
+		reported := w.query(ctx, record, v1alpha1.AnySandbox)
+		Eventually(ctx, reported).Should(Equal(response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxListed, p.uid}))
 		// It is logged once it is written.
 		Eventually(ctx, func() (string, error) {
 			content, err := os.ReadFile(w.process.LogFile())

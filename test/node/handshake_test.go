@@ -41,7 +41,7 @@ var _ = Describe("A sandbox of a real containerd", func() {
 		By("alive")
 		Eventually(ctx, ask(ctx)).Should(Equal(held(v1alpha1.ReasonSandboxReady)))
 
-		By("its process killed: containerd says NOTREADY, and its address is still up in its network namespace")
+		By("its process killed: containerd reports NOTREADY, and its address is still up in its network namespace")
 		engine.killProcess(ctx, id)
 		Eventually(ctx, ask(ctx)).Should(Equal(held(v1alpha1.ReasonNetworkNamespaceOpen)))
 		Consistently(ctx, got).Should(Equal(held(v1alpha1.ReasonNetworkNamespaceOpen)))
@@ -109,7 +109,7 @@ var _ = Describe("A sandbox of a real containerd", func() {
 
 		By("an agent whose sandboxCreationMax is over soon")
 		w.stopAgent()
-		w.config.Delays.SandboxCreationMax.Duration = settled
+		w.config.Delays.SandboxCreationMax.Duration = stable
 		w.startAgent(ctx)
 		Eventually(ctx, got).Should(Equal(response{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxNeverListed, ""}))
 	}, SpecTimeout(specTimeout))

@@ -108,7 +108,7 @@ var _ = Describe("A query to all nodes", func() {
 	start := func(ctx context.Context) {
 		GinkgoHelper()
 		f = newFakeRuntime("cri-o")
-		w = newWorld(ctx, f.socket, settled)
+		w = newWorld(ctx, f.socket, stable)
 		own = listed("0wn", w.own(), isReady)
 		p = newPod()
 		f.have(own, listed("m1ne", p, isReady))
@@ -151,12 +151,12 @@ var _ = Describe("A query to all nodes", func() {
 		Consistently(ctx, acknowledged(ctx)).Should(BeNumerically("<", epoch), "before sandboxCreationMax is over")
 		Expect(w.process.Kill()).To(Succeed())
 
-		By("an agent whose sandboxCreationMax is over soon, and a runtime that goes away meanwhile")
-		w.config.Delays.SandboxCreationMax.Duration = settled
+		By("an agent whose sandboxCreationMax is over soon, and a runtime that stops meanwhile")
+		w.config.Delays.SandboxCreationMax.Duration = stable
 		w.startAgent(ctx)
 		f.Stop()
 		Eventually(ctx, w.reasons(ctx)).Should(ContainElement(string(v1alpha1.ReasonRuntimeUnreachable)))
-		Consistently(ctx, acknowledged(ctx), 2*settled).Should(BeNumerically("<", epoch))
+		Consistently(ctx, acknowledged(ctx), 2*stable).Should(BeNumerically("<", epoch))
 		f.serve()
 		f.have(own)
 		Eventually(ctx, acknowledged(ctx)).Should(BeNumerically(">=", epoch))
@@ -167,7 +167,7 @@ var _ = Describe("A query to all nodes", func() {
 		f.have()
 		epoch := queryAll(ctx, "f0reign")
 		Eventually(ctx, w.reasons(ctx)).Should(ContainElement(string(v1alpha1.ReasonListFailed)))
-		Consistently(ctx, acknowledged(ctx), 2*settled).Should(BeNumerically("<", epoch))
+		Consistently(ctx, acknowledged(ctx), 2*stable).Should(BeNumerically("<", epoch))
 		f.have(own)
 		Eventually(ctx, acknowledged(ctx)).Should(BeNumerically(">=", epoch))
 	}, SpecTimeout(specTimeout))

@@ -40,7 +40,7 @@ var _ = Describe("A real containerd whose state is not beside its socket", func(
 		Expect(engine.cri.RemovePodSandbox(ctx, id)).To(Succeed())
 	}
 
-	It("is no evidence that a sandbox is gone, and the condition says why", func(ctx context.Context) {
+	It("is no evidence that a sandbox is gone, and the condition shows why", func(ctx context.Context) {
 		start(ctx, "")
 		Eventually(ctx, w.responding(ctx)).Should(Equal(notResponding(v1alpha1.ReasonListFailed)))
 		Consistently(ctx, got).Should(HaveField("Verdict", v1alpha1.VerdictDoNotRelease))

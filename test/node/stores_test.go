@@ -29,7 +29,7 @@ const (
 	// cniPlugins is where Debian's containernetworking-plugins are.
 	cniPlugins = "/usr/lib/cni"
 	// leakedAfter is the sandboxCreationMax of the specs about leaks.
-	leakedAfter = settled
+	leakedAfter = stable
 	// readEvery is how often the specs' agents read the stores.
 	readEvery = 200 * time.Millisecond
 )
@@ -79,7 +79,7 @@ func (n *secondNetwork) add(ctx context.Context, sandbox, ifName string) (netip.
 	return result.IPs[0].Address.Addr(), nil
 }
 
-// stores tells the agent what to audit.
+// stores configures what the agent audits.
 func (w *world) stores(change func(*configv1alpha1.AgentStores)) {
 	w.config.Stores.Interval = &metav1.Duration{Duration: readEvery}
 	change(&w.config.Stores)
@@ -151,13 +151,13 @@ var _ = Describe("The stores of a node's own IPAMs", func() {
 		Eventually(ctx, w.found(ctx, "host-local", v1alpha1.ReasonAddressOfStoppedSandbox)).Should(Equal(1.0))
 		Consistently(ctx, w.found(ctx, "host-local", v1alpha1.ReasonAddressLeaked)).WithTimeout(2 * leakedAfter).Should(Equal(0.0))
 
-		By("removed: containerd ran the DEL of its own network, and nobody that of the second")
+		By("removed: containerd ran the DEL of its own network, and no DEL ran for the second")
 		engine.remove(ctx, id)
 		Eventually(ctx, w.found(ctx, "host-local", v1alpha1.ReasonAddressLeaked)).Should(Equal(1.0))
 		Expect(w.found(ctx, "host-local", v1alpha1.ReasonAddressOfStoppedSandbox)()).To(Equal(0.0))
 		Eventually(ctx, w.notes(ctx, v1alpha1.ReasonAddressLeaked)).Should(ConsistOf(And(ContainSubstring(ip.String()), ContainSubstring(id), ContainSubstring("net1"))))
 
-		By("told once, also by an agent that starts again; and only told")
+		By("reported once, also by an agent that starts again; and only reported")
 		w.stopAgent()
 		w.startAgent(ctx)
 		Eventually(ctx, w.found(ctx, "host-local", v1alpha1.ReasonAddressLeaked)).Should(Equal(1.0))
@@ -170,7 +170,7 @@ var _ = Describe("The stores of a node's own IPAMs", func() {
 		Eventually(ctx, w.found(ctx, "host-local", v1alpha1.ReasonAddressLeaked)).Should(Equal(0.0))
 	}, SpecTimeout(specTimeout))
 
-	It("are silent about containerd's own network, whatever comes and goes", func(ctx context.Context) {
+	It("report nothing about containerd's own network, while sandboxes are created and removed", func(ctx context.Context) {
 		w.stores(func(s *configv1alpha1.AgentStores) {
 			s.HostLocal.DataDirs = []string{filepath.Join(engine.dir, "addresses")}
 		})
@@ -254,7 +254,7 @@ var _ = Describe("The stores of a node's own IPAMs", func() {
 		Eventually(ctx, func() float64 { return w.metric(ctx, `holdfast_node_store_entries{store="host-local"}`) }).Should(BeNumerically("==", interfaces))
 	}, SpecTimeout(specTimeout))
 
-	It("are compared in ipamd's checkpoints too, and what is broken or of another version is told and left as it is", func(ctx context.Context) {
+	It("are compared in ipamd's checkpoints too, and what is broken or of another version is reported and left as it is", func(ctx context.Context) {
 		alive, gone := sandbox(ctx), sandbox(ctx)
 		engine.remove(ctx, gone)
 		allocation := func(ip, sandbox string) string {

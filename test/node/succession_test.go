@@ -36,41 +36,41 @@ var _ = Describe("A pod of a real containerd with more than one sandbox", func()
 		Expect(engine.cri.StopPodSandbox(ctx, id)).To(Succeed())
 		next := engine.runAttempt(ctx, p, 1)
 		engine.cleanUp(next)
-		word := w.query(ctx, record, id)
+		reported := w.query(ctx, record, id)
 		succeeded := response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReplaced, p.uid}
-		Eventually(ctx, word).Should(Equal(succeeded))
+		Eventually(ctx, reported).Should(Equal(succeeded))
 		Expect(w.responseOf(ctx, record, id)).To(HaveField("SuccessorID", next))
 
 		By("the earlier one removed")
 		Expect(engine.cri.RemovePodSandbox(ctx, id)).To(Succeed())
-		Consistently(ctx, word).Should(Equal(succeeded))
+		Consistently(ctx, reported).Should(Equal(succeeded))
 
 		By("the later one's process killed: it is not ready, and not gone")
 		engine.killProcess(ctx, next)
-		Consistently(ctx, word).Should(Equal(succeeded))
+		Consistently(ctx, reported).Should(Equal(succeeded))
 
 		By("the later one stopped, and still listed: the agent asked for its network namespace too")
 		Expect(engine.cri.StopPodSandbox(ctx, next)).To(Succeed())
-		Eventually(ctx, word).Should(Equal(response{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, p.uid}))
+		Eventually(ctx, reported).Should(Equal(response{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, p.uid}))
 		Expect(w.responseOf(ctx, record, id)).To(HaveField("SuccessorID", BeEmpty()))
 	}, SpecTimeout(specTimeout))
 
 	It("is asked about as a whole, and has none once none was listed for sandboxCreationMax", func(ctx context.Context) {
-		w.config.Delays.SandboxCreationMax.Duration = settled
+		w.config.Delays.SandboxCreationMax.Duration = stable
 		w.startAgent(ctx)
 		w.ready(ctx)
-		word := w.query(ctx, record, v1alpha1.AnySandbox)
-		Eventually(ctx, word).Should(Equal(response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, p.uid}))
+		reported := w.query(ctx, record, v1alpha1.AnySandbox)
+		Eventually(ctx, reported).Should(Equal(response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, p.uid}))
 		Expect(w.responseOf(ctx, record, v1alpha1.AnySandbox)).To(HaveField("SuccessorID", id))
 		Expect(engine.cri.StopPodSandbox(ctx, id)).To(Succeed())
-		Eventually(ctx, word).Should(Equal(response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotSeen, p.uid}), "the next one may be starting")
-		Eventually(ctx, word).Should(Equal(response{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonNoSandbox, p.uid}))
+		Eventually(ctx, reported).Should(Equal(response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotSeen, p.uid}), "the next one may be starting")
+		Eventually(ctx, reported).Should(Equal(response{v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonNoSandbox, p.uid}))
 	}, SpecTimeout(specTimeout))
 })
 
 var _ = Describe("A sandbox that a real containerd fails to load when it is restarted", func() {
 	It("is in no list, lives on, and is not released", func(ctx context.Context) {
-		w := newWorld(ctx, engine.socket, settled)
+		w := newWorld(ctx, engine.socket, stable)
 		engine.cleanUp(engine.runSandbox(ctx, w.own()))
 		p := newPod()
 		id := engine.runSandbox(ctx, p)
@@ -78,8 +78,8 @@ var _ = Describe("A sandbox that a real containerd fails to load when it is rest
 		record := string(p.uid)
 		w.startAgent(ctx)
 		w.ready(ctx)
-		word := w.query(ctx, record, id)
-		Eventually(ctx, word).Should(Equal(response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, p.uid}))
+		reported := w.query(ctx, record, id)
+		Eventually(ctx, reported).Should(Equal(response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, p.uid}))
 		process := engine.info(ctx, id).PID
 
 		load, refused := engine.unload(ctx, id)
@@ -87,11 +87,11 @@ var _ = Describe("A sandbox that a real containerd fails to load when it is rest
 			Expect(refused).To(MatchError(ContainSubstring("ended by itself")))
 			Expect(os.ReadFile(engine.process.LogFile())).To(ContainSubstring(`failed to get metadata for stored sandbox \"` + id + `\"`))
 			By("asked while containerd does not start")
-			word = w.query(ctx, record, id)
+			reported = w.query(ctx, record, id)
 			Eventually(ctx, w.responding(ctx)).Should(Equal(notResponding(v1alpha1.ReasonRuntimeUnreachable)))
-			Consistently(ctx, word, 2*settled).Should(Equal(response{}), "for longer than sandboxCreationMax")
+			Consistently(ctx, reported, 2*stable).Should(Equal(response{}), "for longer than sandboxCreationMax")
 			Expect(filepath.Join("/proc", strconv.Itoa(process))).To(BeADirectory(), "the sandbox's process lives on")
-			loaded(ctx, load, id, word, p.uid)
+			loaded(ctx, load, id, reported, p.uid)
 			return
 		}
 		listed, err := engine.cri.ListPodSandbox(ctx, nil)
@@ -101,8 +101,8 @@ var _ = Describe("A sandbox that a real containerd fails to load when it is rest
 		}
 		Expect(filepath.Join("/proc", strconv.Itoa(process))).To(BeADirectory(), "the sandbox's process lives on")
 		notLoaded := response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, p.uid}
-		Eventually(ctx, word).Should(Equal(notLoaded))
-		Consistently(ctx, word, 2*settled).Should(Equal(notLoaded), "for longer than sandboxCreationMax")
+		Eventually(ctx, reported).Should(Equal(notLoaded))
+		Consistently(ctx, reported, 2*stable).Should(Equal(notLoaded), "for longer than sandboxCreationMax")
 
 		By("another agent, that never saw it, asked about it as that of an orphan, and as that of the pod UID")
 		w.stopAgent()
@@ -113,25 +113,25 @@ var _ = Describe("A sandbox that a real containerd fails to load when it is rest
 		unseen := response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, ""}
 		Eventually(ctx, got).Should(Equal(unseen))
 		Eventually(ctx, w.claims).Should(ConsistOf(And(HaveField("SandboxID", id), HaveField("Reason", string(v1alpha1.ReasonSandboxNotLoaded)))), "its node claims it")
-		Consistently(ctx, got, 2*settled).Should(Equal(unseen))
+		Consistently(ctx, got, 2*stable).Should(Equal(unseen))
 
 		By("asked for every sandbox of the pod UID, which its task names; a response is dropped with its query")
 		w.withdraw(ctx, record, id)
 		Eventually(ctx, w.query(ctx, record, v1alpha1.AnySandbox)).Should(Equal(unseen))
 		Expect(w.responseOf(ctx, record, v1alpha1.AnySandbox)).To(HaveField("SuccessorID", id))
-		Expect(word()).To(Equal(response{}))
-		word = w.query(ctx, record, id)
+		Expect(reported()).To(Equal(response{}))
+		reported = w.query(ctx, record, id)
 
-		loaded(ctx, load, id, word, p.uid)
+		loaded(ctx, load, id, reported, p.uid)
 	}, SpecTimeout(specTimeout))
 })
 
 // loaded lets containerd load a sandbox again, and removes it.
-func loaded(ctx context.Context, load func(context.Context), id string, word func() (response, error), uid types.UID) {
+func loaded(ctx context.Context, load func(context.Context), id string, reported func() (response, error), uid types.UID) {
 	GinkgoHelper()
 	By("containerd able to load it again")
 	load(ctx)
-	Eventually(ctx, word).Should(Equal(response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, uid}))
+	Eventually(ctx, reported).Should(Equal(response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, uid}))
 	engine.remove(ctx, id)
-	Eventually(ctx, word).Should(HaveField("Verdict", v1alpha1.VerdictReadyForRelease))
+	Eventually(ctx, reported).Should(HaveField("Verdict", v1alpha1.VerdictReadyForRelease))
 }

@@ -39,8 +39,8 @@ const (
 	startTimeout = 10 * time.Minute
 	// specTimeout bounds a spec, its containerd included.
 	specTimeout = 5 * time.Minute
-	// settled is for how long a state that must not change is watched.
-	settled = 3 * time.Second
+	// stable is for how long a state that must not change is watched.
+	stable = 3 * time.Second
 	// pollInterval is how often a condition is looked at.
 	pollInterval = 50 * time.Millisecond
 
@@ -68,7 +68,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	EnforceDefaultTimeoutsWhenUsingContexts()
 	SetDefaultEventuallyTimeout(soon)
 	SetDefaultEventuallyPollingInterval(pollInterval)
-	SetDefaultConsistentlyDuration(settled)
+	SetDefaultConsistentlyDuration(stable)
 	SetDefaultConsistentlyPollingInterval(pollInterval)
 	logf.SetLogger(GinkgoLogr)
 	Expect(os.Geteuid()).To(BeZero(), "this suite starts a container runtime and needs root")

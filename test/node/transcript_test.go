@@ -14,7 +14,7 @@ import (
 // The whole course of a handshake on a real containerd, in the order in which you would show it. That the address is released
 // on ReadyForRelease is the manager's part.
 var _ = Describe("The transcript of a handshake", func() {
-	It("alive: held; its process killed: held; stopped and removed: ready; containerd stopped: no response, and the condition, an event and a metric say why", func(ctx context.Context) {
+	It("alive: held; its process killed: held; stopped and removed: ready; containerd stopped: no response, and the condition, an event and a metric show why", func(ctx context.Context) {
 		w := newWorld(ctx, engine.socket, long)
 		engine.cleanUp(engine.runSandbox(ctx, w.own()))
 		first, second := newPod(), newPod()
@@ -26,17 +26,17 @@ var _ = Describe("The transcript of a handshake", func() {
 		w.ready(ctx)
 
 		By("a sandbox alive: DoNotRelease")
-		word := w.query(ctx, record, one)
-		Eventually(ctx, word).Should(Equal(response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, first.uid}))
+		reported := w.query(ctx, record, one)
+		Eventually(ctx, reported).Should(Equal(response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, first.uid}))
 
 		By("its process killed: still DoNotRelease")
 		engine.killProcess(ctx, one)
-		Eventually(ctx, word).Should(Equal(response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonNetworkNamespaceOpen, first.uid}))
-		Consistently(ctx, word).Should(HaveField("Verdict", v1alpha1.VerdictDoNotRelease))
+		Eventually(ctx, reported).Should(Equal(response{v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonNetworkNamespaceOpen, first.uid}))
+		Consistently(ctx, reported).Should(HaveField("Verdict", v1alpha1.VerdictDoNotRelease))
 
 		By("stopped and removed: ReadyForRelease")
 		engine.remove(ctx, one)
-		Eventually(ctx, word).Should(HaveField("Verdict", v1alpha1.VerdictReadyForRelease))
+		Eventually(ctx, reported).Should(HaveField("Verdict", v1alpha1.VerdictReadyForRelease))
 
 		By("containerd stopped: no response, with the reason in the condition, an event and the metric")
 		engine.stop()
@@ -46,7 +46,7 @@ var _ = Describe("The transcript of a handshake", func() {
 		Eventually(ctx, w.reasons(ctx)).Should(ContainElement(string(unreachable)))
 		Eventually(ctx, w.withoutResponse(ctx, unreachable)).Should(Equal(1.0))
 		Consistently(ctx, got).Should(Equal(response{}))
-		Expect(word()).To(HaveField("Verdict", v1alpha1.VerdictReadyForRelease), "the response is final")
+		Expect(reported()).To(HaveField("Verdict", v1alpha1.VerdictReadyForRelease), "the response is final")
 
 		By("containerd started again: a response")
 		engine.start(ctx)

@@ -212,7 +212,7 @@ func without(queries []v1alpha1.SandboxQuery, record, sandboxID string) []v1alph
 	return slices.DeleteFunc(queries, func(q v1alpha1.SandboxQuery) bool { return q.Record == record && q.SandboxID == sandboxID })
 }
 
-// responseOf is the response about a sandbox of a record, of whatever epoch; zero for none.
+// responseOf is the response about a sandbox of a record, of any epoch; zero for none.
 func (w *world) responseOf(ctx context.Context, record, sandboxID string) (v1alpha1.SandboxResponse, error) {
 	var guarded v1alpha1.GuardedNode
 	err := admin.Get(ctx, w.key(), &guarded)

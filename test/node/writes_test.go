@@ -64,7 +64,7 @@ var _ = Describe("What an agent writes into its GuardedNode", func() {
 		quiet(ctx)
 	}, SpecTimeout(specTimeout))
 
-	It("goes with the query that it is to", func(ctx context.Context) {
+	It("is removed with its query", func(ctx context.Context) {
 		record := string(p.uid)
 		f.have()
 		first := w.query(ctx, record, id)

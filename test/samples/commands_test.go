@@ -125,7 +125,7 @@ func (h *helper) check(t *testing.T, c commandLine) {
 	}
 }
 
-// isAlias says whether a command of a program has the word as another name.
+// isAlias reports whether a command of a program has the word as another name.
 func (h *helper) isAlias(t *testing.T, program, word string) bool {
 	t.Helper()
 	for _, command := range helpCommand.FindAllStringSubmatch(h.help(t, program), -1) {
@@ -137,7 +137,7 @@ func (h *helper) isAlias(t *testing.T, program, word string) bool {
 	return false
 }
 
-// named says whether one of the matches' groups is the word.
+// named reports whether one of the matches' groups is the word.
 func named(matches [][]string, word string) bool {
 	for _, m := range matches {
 		for _, group := range m[1:] {
@@ -149,7 +149,7 @@ func named(matches [][]string, word string) bool {
 	return false
 }
 
-// TestComponentsAndPathsInDocumentsExist looks for what `make deploy` is told to add, and for paths of manifests and tools, in the tree.
+// TestComponentsAndPathsInDocumentsExist looks for what `make deploy` is given to add, and for paths of manifests and tools, in the tree.
 func TestComponentsAndPathsInDocumentsExist(t *testing.T) {
 	for _, page := range documents(t) {
 		text := read(t, page)

@@ -49,7 +49,7 @@ func TestSettingsInDocumentsExist(t *testing.T) {
 	}
 }
 
-// has says whether a type has a field for a path of JSON names.
+// has reports whether a type has a field for a path of JSON names.
 func has(kind reflect.Type, path []string) bool {
 	if len(path) == 0 {
 		return true

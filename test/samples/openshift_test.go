@@ -98,12 +98,12 @@ func TestOpenShiftAdmitsTheAgents(t *testing.T) {
 	}
 }
 
-// givesMore says whether the constraints allow what no agent needs.
+// givesMore reports whether the constraints allow what no agent needs.
 func (s *securityContextConstraints) givesMore() bool {
 	return s.AllowPrivilegedContainer || s.AllowHostNetwork || s.AllowHostPID || s.AllowHostIPC || s.AllowHostPorts || len(s.AllowedCapabilities) > 0
 }
 
-// gives says whether the constraints allow a volume of the kinds that agents have.
+// gives reports whether the constraints allow a volume of the kinds that agents have.
 func (s *securityContextConstraints) gives(v *corev1.Volume) bool {
 	switch {
 	case v.HostPath != nil:

@@ -87,7 +87,7 @@ func TestTheSamplesNetworksAreGuarded(t *testing.T) {
 	}
 }
 
-// guardedRange is the range of a network whose only IPAM is whereabouts, with room for the replicas.
+// guardedRange is the range of a network whose only IPAM is whereabouts, with addresses for the replicas.
 func guardedRange(t *testing.T, network *nadv1.NetworkAttachmentDefinition, replicas int32) netip.Prefix {
 	t.Helper()
 	ipams, err := podnetwork.IPAMsOf(network.Spec.Config)

@@ -97,7 +97,7 @@ func configurationRows(t *testing.T, comments map[string]map[string]string, stru
 		}
 		comment := comments[structure.Type().Name()][field.Name]
 		if comment == "" {
-			t.Errorf("%s.%s has no comment, so that nobody can know what %s%s is", structure.Type().Name(), field.Name, prefix, name)
+			t.Errorf("%s.%s has no comment that explains %s%s", structure.Type().Name(), field.Name, prefix, name)
 		}
 		fallback := defaultText(t, value)
 		rows = append(rows, fmt.Sprintf("| `%s%s` | %s | %s |\n", prefix, name, fallback, meaning(comment, fallback, structure.Type(), field.Name)))
@@ -138,7 +138,7 @@ func durationText(text string) string { return emptyUnits.ReplaceAllString(text,
 
 var saysDefault = regexp.MustCompile(` ?Default: ("[^"]*"|[^ ;:]+|:[0-9]+)\.(?: |$)`)
 
-// meaning is a field's comment for somebody who writes the file: fields under their names in it, and without the default that stands beside
+// meaning is a field's comment for the author of the file: fields under their names in it, and without the default that stands beside
 // it. A default that does not fit stays, and shows.
 func meaning(comment, fallback string, structure reflect.Type, own string) string {
 	text := saysDefault.ReplaceAllStringFunc(comment, func(found string) string {

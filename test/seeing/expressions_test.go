@@ -131,7 +131,7 @@ func named(expr string) []string {
 	return sets.List(found)
 }
 
-// known says whether somebody exposes the metric; a histogram is named by its series.
+// known reports whether the metric is exposed; a histogram is named by its series.
 func known(all map[string]metric, name string) bool {
 	_, ok := all[name]
 	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
@@ -155,13 +155,13 @@ func TestEveryMetricOfAnExpressionIsExposed(t *testing.T) {
 		for _, name := range metrics {
 			used.Insert(name)
 			if !known(all, name) {
-				t.Errorf("%s: nobody exposes %s; expected a metric of internal/metrics, of controller-runtime, or one listed here as somebody else's", where, name)
+				t.Errorf("%s: no component exposes %s; expected a metric of internal/metrics, of controller-runtime, or one listed here as external", where, name)
 			}
 		}
 	}
 	for name, by := range elsewhere {
 		if !used.Has(name) {
-			t.Errorf("%s (%s) is listed as somebody else's metric, and no expression uses it", name, by)
+			t.Errorf("%s (%s) is listed as an external metric, and no expression uses it", name, by)
 		}
 		if _, ours := all[name]; ours {
 			t.Errorf("%s is listed as that of %s, and the manager exposes it itself", name, by)
@@ -195,8 +195,8 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// TestTheDashboardAnswersAnOperatorFirst: twelve panels with thresholds stand on top, and each row below is collapsed.
-func TestTheDashboardAnswersAnOperatorFirst(t *testing.T) {
+// TestTheDashboardBeginsWithTheOperatorsQuestions: twelve panels with thresholds stand on top, and each row below is collapsed.
+func TestTheDashboardBeginsWithTheOperatorsQuestions(t *testing.T) {
 	top, collapsed := 0, 0
 	for _, p := range panels(t) {
 		switch {

@@ -24,7 +24,7 @@ Written from the code: ` + "`go test ./test/seeing -run TestReference -update`" 
 
 The manager and the agents serve these at ` + "`/metrics`" + `, beside those of controller-runtime and of Go. Both have all of them; what one does not
 measure stays zero there, or has no series. Where only the leader reports, the other replicas say zero: take the ` + "`max`" + `. No metric has the name of a pod or of a
-node; ` + "`instance`" + ` tells the agents apart. A series with labels begins with its first event, so that ` + "`increase`" + ` does not count that one.
+node; ` + "`instance`" + ` distinguishes the agents. A series with labels begins with its first event, so that ` + "`increase`" + ` does not count that one.
 
 What to alert on: [config/prometheus/rules.yaml](../../config/prometheus/rules.yaml), and [the runbook](../runbook/README.md). The values of ` + "`reason`, `kind`" + ` and most of
 ` + "`result`" + ` are [reasons](../runbook/reasons/README.md).

@@ -45,7 +45,7 @@ type AgentAWS struct {
 	Checkpoint string `json:"checkpoint,omitempty"`
 }
 
-// Configured says whether there is a store to audit.
+// Configured reports whether there is a store to audit.
 func (s *AgentStores) Configured() bool {
 	return len(s.HostLocal.DataDirs) > 0 || s.AWS.Checkpoint != ""
 }

@@ -15,11 +15,11 @@ const AgentConfigurationKind = "AgentConfiguration"
 type AgentConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// Runtime says where the node's container runtime is and how it is asked.
+	// Runtime defines where the node's container runtime is and how it is queried.
 	Runtime AgentRuntime `json:"runtime,omitempty"`
 	// Delays are the times that the handshake knows.
 	Delays AgentDelays `json:"delays,omitempty"`
-	// Machine says where the IDs of the machine are read.
+	// Machine defines where the IDs of the machine are read.
 	Machine AgentMachine `json:"machine,omitempty"`
 	// Stores names the stores of the node's own IPAMs that are audited.
 	Stores AgentStores `json:"stores,omitempty"`
@@ -27,7 +27,7 @@ type AgentConfiguration struct {
 	Server AgentServer `json:"server,omitempty"`
 }
 
-// AgentRuntime says where the node's container runtime is and how it is asked.
+// AgentRuntime defines where the node's container runtime is and how it is queried.
 type AgentRuntime struct {
 	// Endpoint is the path of the socket at which the runtime that the kubelet uses serves the CRI, with or without "unix://".
 	// Empty: the first that is there of /run/k3s/containerd/containerd.sock, /run/containerd/containerd.sock, /run/crio/crio.sock
@@ -38,7 +38,7 @@ type AgentRuntime struct {
 	StateDirectory string `json:"stateDirectory,omitempty"`
 	// Timeout bounds every call; 100ms to 1m. Default: 10s.
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
-	// ListInterval is how often all sandboxes are listed while nobody asks, so that the agent has seen what it may be asked about;
+	// ListInterval is how often all sandboxes are listed while there is no query, so that the agent has seen the sandboxes that queries may be about;
 	// 100ms to 1m. Default: 10s.
 	ListInterval *metav1.Duration `json:"listInterval,omitempty"`
 }
@@ -50,7 +50,7 @@ type AgentDelays struct {
 	SandboxCreationMax *metav1.Duration `json:"sandboxCreationMax,omitempty"`
 }
 
-// AgentMachine says where the IDs of the machine are read. They are the files that the kubelet reads, as the agent's container
+// AgentMachine defines where the IDs of the machine are read. They are the files that the kubelet reads, as the agent's container
 // sees them.
 type AgentMachine struct {
 	// MachineIDFile holds the machine ID. Default: /etc/machine-id.

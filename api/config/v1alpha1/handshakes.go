@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Handshakes says how agents are queried about the sandboxes of pods. It has no effect with evidence Kubelet.
+// Handshakes defines how agents are queried about the sandboxes of pods. It has no effect with evidence Kubelet.
 type Handshakes struct {
 	// ResponseWithin is how long the agent of a Ready node may take to respond before it is reported as not responding; 1s or more. Nothing is
 	// released or given up because of it. Default: 1m.

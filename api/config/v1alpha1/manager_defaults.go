@@ -21,7 +21,7 @@ const (
 	DefaultReleaseMode        = ReleaseModeDeny
 	DefaultKubeletReleaseMode = ReleaseModeWarn
 
-	// DefaultAuditMode is Repair: it only writes reservations, and what it takes away is proven to be nobody's
+	// DefaultAuditMode is Repair: it only writes reservations, and removes only those that are proven to be unused
 	// (docs/decisions/0042).
 	DefaultAuditMode = AuditModeRepair
 

@@ -15,20 +15,20 @@ type ManagerConfiguration struct {
 	// Mode is Guard, or Shadow: everything is observed, judged and reported as it would be done, and nothing is protected, refused,
 	// released, repaired or deleted. Default: Guard.
 	Mode Mode `json:"mode,omitempty"`
-	// Evidence says whose word proves a sandbox gone where the kubelet did not end the pod after its deletion: Kubelet (the pod's
+	// Evidence selects what proves a sandbox gone if the kubelet reported no termination of the deleted pod: Kubelet (the pod's
 	// status) or Agent (the node's runtime; the DaemonSet of agents has to run). Default: Agent.
 	Evidence Evidence `json:"evidence,omitempty"`
-	// Protection says which pods are held by the finalizer.
+	// Protection defines which pods are held by the finalizer.
 	Protection Protection `json:"protection,omitempty"`
 	// Whereabouts configures the whereabouts backend.
 	Whereabouts Whereabouts `json:"whereabouts,omitempty"`
-	// UnsafeReleases says what admission does with a removal of an address that may be in use.
+	// UnsafeReleases defines what admission does with a removal of an address that may be in use.
 	UnsafeReleases UnsafeReleases `json:"unsafeReleases,omitempty"`
-	// Audit says what is done where the IPAM's records contradict each other or what live pods show.
+	// Audit defines what is done where the IPAM's records contradict each other or what live pods show.
 	Audit Audit `json:"audit,omitempty"`
-	// Orphans says how addresses whose owner nobody can tell are reclaimed.
+	// Orphans configures how addresses of unknown owners are reclaimed.
 	Orphans Orphans `json:"orphans,omitempty"`
-	// Handshakes says how agents are asked about the sandboxes of pods.
+	// Handshakes defines how agents are queried about the sandboxes of pods.
 	Handshakes Handshakes `json:"handshakes,omitempty"`
 	// NodeResources configures the guard of node-scoped resources.
 	NodeResources NodeResources `json:"nodeResources,omitempty"`
@@ -40,7 +40,7 @@ type ManagerConfiguration struct {
 	Controller Controller `json:"controller,omitempty"`
 }
 
-// Evidence is whose word proves a sandbox gone.
+// Evidence is the source of the proof that a sandbox is gone.
 type Evidence string
 
 // The kinds of evidence.
@@ -49,7 +49,7 @@ const (
 	EvidenceAgent   Evidence = "Agent"
 )
 
-// Protection says which pods are held.
+// Protection defines which pods are held.
 type Protection struct {
 	// ExcludedNamespaces are never protected. The manager's own namespace and kube-system are always among them.
 	ExcludedNamespaces []string `json:"excludedNamespaces,omitempty"`
@@ -79,15 +79,15 @@ const (
 	ReleaseModeDeny ReleaseMode = "Deny"
 )
 
-// UnsafeReleases says what admission does with a removal of an address that may be in use.
+// UnsafeReleases defines what admission does with a removal of an address that may be in use.
 type UnsafeReleases struct {
-	// Mode is Off (not looked at), Warn (let through with a warning) or Deny. Default: Deny; with evidence Kubelet: Warn.
+	// Mode is Off (not judged), Warn (allowed with a warning) or Deny. Default: Deny; with evidence Kubelet: Warn.
 	Mode ReleaseMode `json:"mode,omitempty"`
 	// DaemonSets are the DaemonSets ("namespace/name") whose pods run CNI DEL on their own node. Default:
 	// kube-system/whereabouts.
 	DaemonSets []string `json:"daemonSets,omitempty"`
-	// ReconcilerInDaemonSet says whether whereabouts' reconciler shares the DaemonSet's pods and tokens (before v0.9.4), so that
-	// a DaemonSet pod may remove entries only of pods that are being deleted. Default: told by the tag of the pod's whereabouts
+	// ReconcilerInDaemonSet defines whether whereabouts' reconciler shares the DaemonSet's pods and tokens (before v0.9.4), so that
+	// a DaemonSet pod may remove entries only of pods that are being deleted. Default: derived from the tag of the pod's whereabouts
 	// image; a tag that names no version (latest, a digest alone) counts as sharing.
 	ReconcilerInDaemonSet *bool `json:"reconcilerInDaemonSet,omitempty"`
 	// CNIUsers are user names (certificate identities) that run CNI DEL without a pod-bound token; use with care.
@@ -103,14 +103,14 @@ const (
 	AuditModeReport AuditMode = "Report"
 )
 
-// Audit says what is done where the IPAM's records contradict each other or what live pods show.
+// Audit defines what is done where the IPAM's records contradict each other or what live pods show.
 type Audit struct {
 	// Mode is Repair (put right what can be, and report everything) or Report (write nothing but events, metrics and records).
 	// Only reservations are ever written. Default: Repair.
 	Mode AuditMode `json:"mode,omitempty"`
 }
 
-// NodeResources configures the guard of node-scoped resources. What is guarded is said by NodeResourcePolicies.
+// NodeResources configures the guard of node-scoped resources. NodeResourcePolicies define what is guarded.
 type NodeResources struct {
 	// Enabled turns it on. Default: true. It costs nothing until there is a NodeResourcePolicy.
 	Enabled *bool `json:"enabled,omitempty"`
@@ -134,14 +134,14 @@ type Delays struct {
 	// SandboxCreationMax is the longest time between an IPAM's record and the runtime listing the sandbox; greater than
 	// zero. Default: 10m.
 	SandboxCreationMax *metav1.Duration `json:"sandboxCreationMax,omitempty"`
-	// NodeGoneDelay is how long a Node object must be gone before its word is taken. Default: 5m.
+	// NodeGoneDelay is how long a Node object must be deleted before that counts as evidence. Default: 5m.
 	NodeGoneDelay *metav1.Duration `json:"nodeGoneDelay,omitempty"`
-	// NodeGoneAction says whether a Node object that has been gone for NodeGoneDelay, without a sign of its kubelet or
+	// NodeGoneAction defines whether a Node object that has been gone for NodeGoneDelay, without a sign of its kubelet or
 	// its machine, proves its sandboxes gone: Release, or Hold (never). Default: Release.
 	NodeGoneAction NodeGoneAction `json:"nodeGoneAction,omitempty"`
 }
 
-// NodeGoneAction is what becomes of the addresses of a node whose Node object is gone.
+// NodeGoneAction is what happens to the addresses of a node whose Node object is deleted.
 type NodeGoneAction string
 
 // The actions.
@@ -177,7 +177,7 @@ type Controller struct {
 	LeaderElection *bool `json:"leaderElection,omitempty"`
 	// LeaderElectionNamespace holds the Lease; empty is the pod's own namespace.
 	LeaderElectionNamespace string `json:"leaderElectionNamespace,omitempty"`
-	// Concurrency is how many pods are reconciled at once, 1 to 1000. Default: 32: releases from one pool that meet go in one patch.
+	// Concurrency is how many pods are reconciled at once, 1 to 1000. Default: 32: concurrent releases from one pool share a patch.
 	Concurrency *int32 `json:"concurrency,omitempty"`
 	// SweepInterval is how often all pods are paged for finalizers without a label; 1s or more. Default: 1h.
 	SweepInterval *metav1.Duration `json:"sweepInterval,omitempty"`

@@ -4,7 +4,7 @@ package v1alpha1
 
 import "k8s.io/apimachinery/pkg/util/validation/field"
 
-// Mode says whether the manager acts.
+// Mode defines whether the manager acts.
 type Mode string
 
 // The modes.

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Orphans says how addresses whose owner nobody can tell are reclaimed. With evidence Kubelet they are held.
+// Orphans configures how addresses of unknown owners are reclaimed. With evidence Kubelet they are held.
 type Orphans struct {
 	// AgentNamespace is where the agents run. Default: holdfast-agent.
 	AgentNamespace string `json:"agentNamespace,omitempty"`

@@ -50,23 +50,23 @@ const (
 type Options struct {
 	// Namespace is the manager's own. Default: holdfast-system.
 	Namespace string
-	// User is the manager's own user name, for which the unsafe-release webhooks let everything through. Default: that of
+	// User is the manager's own user name, for which the unsafe-release webhooks allow everything. Default: that of
 	// the ServiceAccount holdfast-manager in Namespace.
 	User string
-	// Log gets everything the manager says. Default: controller-runtime's logger.
+	// Log gets everything the manager logs. Default: controller-runtime's logger.
 	Log logr.Logger
 	// Clock is the real one except in tests.
 	Clock clock.PassiveClock
 	// LastRetry is the longest back-off of a controller whose reconcile failed. Default: 30 seconds.
 	LastRetry time.Duration
-	// DrainPeriod is how long, once told to stop, the manager goes on serving while it says that it is not ready and
-	// ends every connection after its next answer. Default: none.
+	// DrainPeriod is how long, after a signal to stop, the manager serves while it reports that it is not ready and
+	// ends every connection after its next response. Default: none.
 	DrainPeriod time.Duration
 	// CertificateWait is how long the start waits for tls.crt and tls.key. Default: 2 minutes.
 	CertificateWait time.Duration
 
-	// PoliciesSince says from when on admission policies keep other accounts from writing what a kubelet reports. Default: what the API
-	// server has; a suite without the policies says so.
+	// PoliciesSince is the time from which admission policies keep other accounts from writing what a kubelet reports. Default: what the API
+	// server has; a suite without the policies sets it.
 	PoliciesSince func(context.Context) (time.Time, error)
 
 	// Adjust changes the options of the manager before it is made; for simulations, which have no sockets.
@@ -177,7 +177,7 @@ func managerOptions(c *configv1alpha1.ManagerConfiguration, o Options, server we
 	}, nil
 }
 
-// cacheOptions says what the manager's own cache keeps of each kind; a backend's pools are in a cache of the backend.
+// cacheOptions defines what the manager's own cache keeps of each kind; a backend's pools are in a cache of the backend.
 func cacheOptions() cache.Options {
 	objects := kept.ByObject()
 	maps.Copy(objects, noderesource.CacheByObject())
@@ -189,7 +189,7 @@ func clientConfig(restConfig *rest.Config, c configv1alpha1.Controller) *rest.Co
 	limited := rest.AddUserAgent(rest.CopyConfig(restConfig), Name)
 	limited.QPS, limited.Burst = *c.QPS, int(*c.Burst)
 	if limited.QPS == 0 {
-		limited.QPS = -1 // client-go's word for none; zero is its default of 5
+		limited.QPS = -1 // no limit; zero is client-go's default of 5
 	}
 	return limited
 }

@@ -9,8 +9,8 @@ import (
 	"os"
 )
 
-// askClients lets only clients in that present a certificate of an authority in the file. The file is read at each handshake, so that a new
-// authority needs no restart; while it cannot be read nobody is let in.
+// askClients accepts only clients that present a certificate of an authority in the file. The file is read at each handshake, so that a new
+// authority needs no restart; while it cannot be read, every client is refused.
 func askClients(config *tls.Config, file string) {
 	base := config.Clone()
 	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -22,8 +22,8 @@ func askClients(config *tls.Config, file string) {
 		if !authorities.AppendCertsFromPEM(text) {
 			return nil, fmt.Errorf("the authority of webhook clients (server.clientCAFile) %s: expected certificates in PEM", file)
 		}
-		asking := base.Clone()
-		asking.ClientAuth, asking.ClientCAs = tls.RequireAndVerifyClientCert, authorities
-		return asking, nil
+		requiring := base.Clone()
+		requiring.ClientAuth, requiring.ClientCAs = tls.RequireAndVerifyClientCert, authorities
+		return requiring, nil
 	}
 }

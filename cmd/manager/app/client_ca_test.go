@@ -130,12 +130,12 @@ func TestOnlyAClientOfTheAuthorityReachesTheWebhooks(t *testing.T) {
 		present *authority
 		reached bool
 	}{
-		"the API server's certificate":                {known.pem(), &known, true},
-		"no certificate":                              {known.pem(), nil, false},
-		"a certificate of another authority":          {known.pem(), &stranger, false},
-		"the second of two authorities":               {append(stranger.pem(), known.pem()...), &known, true},
-		"a file without a certificate lets nobody in": {[]byte("none"), &known, false},
-		"a file that is not there lets nobody in":     {nil, &known, false},
+		"the API server's certificate":                      {known.pem(), &known, true},
+		"no certificate":                                    {known.pem(), nil, false},
+		"a certificate of another authority":                {known.pem(), &stranger, false},
+		"the second of two authorities":                     {append(stranger.pem(), known.pem()...), &known, true},
+		"a file without a certificate refuses every client": {[]byte("none"), &known, false},
+		"a missing file refuses every client":               {nil, &known, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

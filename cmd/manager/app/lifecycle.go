@@ -45,8 +45,8 @@ func (l *lifecycle) checkStaying(*http.Request) error {
 	return nil
 }
 
-// endConnections makes the server end a connection after the next answer on it while the manager drains. The API
-// server keeps connections to a webhook whose pod is terminating (kubernetes#127335) and goes to another replica only
+// endConnections makes the server end a connection after the next response on it while the manager drains. The API
+// server keeps connections to a webhook whose pod is terminating (kubernetes#127335) and uses another replica only
 // when it has to dial anew. For HTTP/2 the header becomes a GOAWAY, with which nothing in flight is lost.
 func (l *lifecycle) endConnections(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -57,7 +57,7 @@ func (l *lifecycle) endConnections(next http.Handler) http.Handler {
 	})
 }
 
-// addChecks registers /healthz, which says that the process runs, and /readyz, which says that its webhooks answer.
+// addChecks registers /healthz, which reports that the process runs, and /readyz, which reports that its webhooks serve.
 func addChecks(mgr manager.Manager, server webhook.Server, state *lifecycle, o Options) error {
 	if err := mgr.Add(state); err != nil {
 		return fmt.Errorf("adding the readiness of the caches: %w", err)
@@ -88,7 +88,7 @@ type drainingManager struct {
 	period time.Duration
 }
 
-// Start runs the manager until ctx ends and the draining is over, or until the manager fails.
+// Start runs the manager until ctx is done and the draining is over, or until the manager fails.
 func (m *drainingManager) Start(ctx context.Context) error {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()

@@ -59,7 +59,7 @@ func writeCertificate(t *testing.T, dir string) []byte {
 	return certificate
 }
 
-// freePort is a port that nobody listens on now.
+// freePort is a port on which no process listens now.
 func freePort(t *testing.T) int32 {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -70,7 +70,7 @@ func freePort(t *testing.T) int32 {
 	return int32(listener.Addr().(*net.TCPAddr).Port)
 }
 
-// startServer starts a webhook server that answers at /ping. The channel gets what Start returned.
+// startServer starts a webhook server that serves /ping. The channel gets what Start returned.
 func startServer(t *testing.T, dir string, o Options) (*webhookServer, configv1alpha1.Server, <-chan error) {
 	t.Helper()
 	s := configv1alpha1.Server{WebhookPort: new(freePort(t)), WebhookHost: "127.0.0.1", CertDir: dir}
@@ -93,13 +93,13 @@ func TestReadyOnlyWithCertificateAndListener(t *testing.T) {
 	ready := server.StartedChecker()
 	err := ready(nil)
 	if err == nil || !strings.Contains(err.Error(), "no usable serving certificate tls.crt and tls.key in "+dir) {
-		t.Fatalf("ready without a certificate, or no word about it: %v", err)
+		t.Fatalf("ready without a certificate, or no message about it: %v", err)
 	}
 	writeCertificate(t, dir)
 	eventually(t, "waiting to become ready", func() error { return ready(nil) })
 }
 
-func TestNoCertificateEndsTheManagerWithAClearWord(t *testing.T) {
+func TestNoCertificateEndsTheManagerWithAClearError(t *testing.T) {
 	dir := t.TempDir()
 	_, _, ended := startServer(t, dir, Options{CertificateWait: time.Nanosecond})
 	err := <-ended
@@ -147,7 +147,7 @@ func serves(address string, certificate []byte) error {
 	return nil
 }
 
-func TestDrainingEndsConnectionsAfterAnAnswer(t *testing.T) {
+func TestDrainingEndsConnectionsAfterAResponse(t *testing.T) {
 	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2.0": true} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -165,7 +165,7 @@ func TestDrainingEndsConnectionsAfterAnAnswer(t *testing.T) {
 			}
 			server.state.draining.Store(true)
 			if _, reused := get(t, client, url, name); !reused {
-				t.Fatal("the connection must live until its next answer")
+				t.Fatal("the connection must live until its next response")
 			}
 			eventually(t, "waiting for a new connection", func() error {
 				if _, reused := get(t, client, url, name); reused {
@@ -285,7 +285,7 @@ func TestReadyOnlyWithFilledCaches(t *testing.T) {
 	}
 }
 
-func TestTheMetricTellsTheEndOfTheCertificateThatIsServed(t *testing.T) {
+func TestTheMetricIsTheExpiryOfTheServedCertificate(t *testing.T) {
 	dir := t.TempDir()
 	write := func(age time.Duration) time.Time {
 		certificate, key, err := cert.GenerateSelfSignedCertKeyWithOptions(cert.SelfSignedCertKeyOptions{Host: "localhost", MaxAge: age})

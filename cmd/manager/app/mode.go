@@ -16,7 +16,7 @@ import (
 // shadowCheck is the name of a readiness check that never fails: /readyz?verbose shows it.
 const shadowCheck = "mode-shadow-nothing-is-guarded"
 
-// enterMode is where the mode is asked. In Shadow, what acts is given a Reporter, and every client a gate; in Guard nothing.
+// enterMode is where the mode is read. In Shadow, what acts is given a Reporter, and every client a gate; in Guard nothing.
 func enterMode(mode configv1alpha1.Mode, restConfig *rest.Config, o *Options) {
 	for _, known := range []configv1alpha1.Mode{configv1alpha1.ModeGuard, configv1alpha1.ModeShadow} {
 		metrics.Mode.WithLabelValues(string(known)).Set(0)

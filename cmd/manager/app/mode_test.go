@@ -33,11 +33,11 @@ func TestTheBackendOfAShadowOnlyReports(t *testing.T) {
 	}
 	for _, result := range backend.Release(t.Context(), []ipam.Request{{Record: "one"}}) {
 		if !errors.Is(result.Err, shadow.ErrWithheld) {
-			t.Errorf("a release was answered with %v, expected %v", result.Err, shadow.ErrWithheld)
+			t.Errorf("a release returned %v, expected %v", result.Err, shadow.ErrWithheld)
 		}
 	}
 	if err := backend.DeleteReservation(t.Context(), ipam.Reservation{}); !errors.Is(err, shadow.ErrWithheld) {
-		t.Errorf("the removal of a reservation was answered with %v, expected %v", err, shadow.ErrWithheld)
+		t.Errorf("the removal of a reservation returned %v, expected %v", err, shadow.ErrWithheld)
 	}
 }
 

@@ -56,7 +56,7 @@ func setupNodeResources(ctx context.Context, mgr manager.Manager, c *configv1alp
 	return nil
 }
 
-// definesNodeResourcePolicies says whether their CustomResourceDefinition is there: an upgrade may forget it.
+// definesNodeResourcePolicies reports whether their CustomResourceDefinition is there: an upgrade may forget it.
 func definesNodeResourcePolicies(mapper meta.RESTMapper) (bool, error) {
 	_, err := mapper.RESTMapping(v1alpha1.GroupVersion.WithKind("NodeResourcePolicy").GroupKind(), v1alpha1.GroupVersion.Version)
 	if meta.IsNoMatchError(err) {

@@ -34,7 +34,7 @@ func TestOptionsOfTheGuardOfNodeResources(t *testing.T) {
 		Certificate: types.NamespacedName{Namespace: "holdfast-system", Name: "holdfast-webhook"}}
 	for name, change := range map[string]func(*configv1alpha1.ManagerConfiguration){
 		"behind a Service": func(*configv1alpha1.ManagerConfiguration) {},
-		"at a URL, where nobody injects an authority": func(c *configv1alpha1.ManagerConfiguration) {
+		"at a URL, where no controller injects a CA bundle": func(c *configv1alpha1.ManagerConfiguration) {
 			c.Server.WebhookURL = "https://192.0.2.1:9443"
 			want.Target, want.Certificate = nodepolicy.Target{URL: "https://192.0.2.1:9443"}, types.NamespacedName{}
 		},
@@ -55,7 +55,7 @@ func TestOptionsOfTheGuardOfNodeResources(t *testing.T) {
 	}
 }
 
-// failingMapper cannot tell.
+// failingMapper fails.
 type failingMapper struct {
 	meta.RESTMapper
 	err error
@@ -65,8 +65,8 @@ func (m failingMapper) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMappi
 	return nil, m.err
 }
 
-func TestWhetherNodeResourcePoliciesAreDefined(t *testing.T) {
-	broken := errors.New("nobody answers")
+func TestDefinesNodeResourcePolicies(t *testing.T) {
+	broken := errors.New("no response")
 	defined := meta.NewDefaultRESTMapper(nil)
 	defined.Add(v1alpha1.GroupVersion.WithKind("NodeResourcePolicy"), meta.RESTScopeRoot)
 	another := meta.NewDefaultRESTMapper(nil)
@@ -79,7 +79,7 @@ func TestWhetherNodeResourcePoliciesAreDefined(t *testing.T) {
 		"they are":                        {defined, true, nil},
 		"only another kind of the group":  {another, false, nil},
 		"the group is not there":          {meta.NewDefaultRESTMapper(nil), false, nil},
-		"nobody can tell, so it must end": {failingMapper{err: broken}, false, broken},
+		"discovery fails, so it must end": {failingMapper{err: broken}, false, broken},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := definesNodeResourcePolicies(test.mapper)

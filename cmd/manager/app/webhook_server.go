@@ -78,7 +78,7 @@ func (s *webhookServer) Start(ctx context.Context) error {
 	return s.Server.Start(ctx)
 }
 
-// watchCertificate does what controller-runtime's server does by itself, so that a metric can tell what it presents.
+// watchCertificate does what controller-runtime's server does by itself, so that a metric can show what it presents.
 func (s *webhookServer) watchCertificate(ctx context.Context) (err error) {
 	s.certificates, err = certwatcher.New(filepath.Join(s.certDir, certificateFile), filepath.Join(s.certDir, keyFile))
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *webhookServer) watchCertificate(ctx context.Context) (err error) {
 	return nil
 }
 
-// certificateEnd is the end of the certificate that a caller gets now; the zero time where that cannot be told.
+// certificateEnd is the end of the certificate that a caller gets now; the zero time where that is unknown.
 func (s *webhookServer) certificateEnd() time.Time {
 	certificate, err := s.certificates.GetCertificate(nil)
 	if err != nil || certificate == nil || certificate.Leaf == nil {
@@ -102,7 +102,7 @@ func (s *webhookServer) certificateEnd() time.Time {
 	return certificate.Leaf.NotAfter
 }
 
-// StartedChecker says what is missing until the server listens with a certificate.
+// StartedChecker returns what is missing until the server listens with a certificate.
 func (s *webhookServer) StartedChecker() healthz.Checker {
 	listens := s.Server.StartedChecker()
 	return func(r *http.Request) error {
@@ -114,8 +114,8 @@ func (s *webhookServer) StartedChecker() healthz.Checker {
 	}
 }
 
-// awaitCertificate waits for files that go together. cert-manager writes both into the Secret before the kubelet
-// starts the pod; outside of a cluster whoever makes them may be slower than we are.
+// awaitCertificate waits for files that match. cert-manager writes both into the Secret before the kubelet
+// starts the pod; outside of a cluster the files may be written later than we start.
 func (s *webhookServer) awaitCertificate(ctx context.Context) error {
 	missing := s.checkCertificate()
 	if missing == nil {

@@ -73,7 +73,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 
 func startControlPlane(folder string) *rest.Config {
 	environment := &envtest.Environment{
-		UseExistingCluster:    new(false), // whatever the environment says
+		UseExistingCluster:    new(false), // the environment variable does not count
 		CRDDirectoryPaths:     []string{filepath.Join(module(certManager, "Dir"), "deploy/crds")},
 		ErrorIfCRDPathMissing: true,
 	}
@@ -101,7 +101,7 @@ func ofVersion() []string {
 	return []string{"-modfile=../go-" + minor + ".mod", "-tags=certmanager_" + strings.ReplaceAll(minor, ".", "_")}
 }
 
-// module is what go list tells of a module.
+// module is what go list reports on a module.
 func module(path, field string) string {
 	out, err := exec.Command("go", slices.Concat([]string{"list"}, ofVersion(), []string{"-m", "-f", "{{." + field + "}}", path})...).Output()
 	Expect(err).NotTo(HaveOccurred())
@@ -159,6 +159,6 @@ func start(ctx context.Context, binary, component, kubeconfig string) {
 	go func() { ended <- cmd.Wait() }()
 	DeferCleanup(func() {
 		Expect(cmd.Process.Signal(os.Interrupt)).To(Succeed())
-		Eventually(ended).WithTimeout(endingSoon).Should(Receive(BeNil()), fmt.Sprintf("%s should end when it is told to", component))
+		Eventually(ended).WithTimeout(endingSoon).Should(Receive(BeNil()), fmt.Sprintf("%s should exit on the signal", component))
 	})
 }

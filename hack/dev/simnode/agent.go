@@ -50,7 +50,7 @@ func (m *machine) startAgent(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// runAgent starts the agent, and again whenever it has ended, as a kubelet does, until ctx ends.
+// runAgent starts the agent, and again whenever it has ended, as a kubelet does, until ctx is done.
 func (m *machine) runAgent(ctx context.Context, pod *corev1.Pod, sandbox string) {
 	mounted, ok := m.mountAgent(ctx, pod)
 	for ok {
@@ -60,13 +60,13 @@ func (m *machine) runAgent(ctx context.Context, pod *corev1.Pod, sandbox string)
 		}
 		err := m.runOnce(ctx, pod, &mounted, sandbox)
 		if ctx.Err() == nil {
-			m.say(api.EventAgent, fmt.Sprintf("the agent does not run: %v; log: %s", err, mounted.LogFile))
+			m.emit(api.EventAgent, fmt.Sprintf("the agent does not run: %v; log: %s", err, mounted.LogFile))
 		}
 		ok = sleep(ctx, m.options.Retry)
 	}
 }
 
-// runOnce starts the agent, and says why it does not run any more.
+// runOnce starts the agent, and returns why it stopped.
 func (m *machine) runOnce(ctx context.Context, pod *corev1.Pod, o *mounted, sandbox string) error {
 	readyz, err := o.listen()
 	if err != nil {
@@ -85,18 +85,18 @@ func (m *machine) launchAgent(ctx context.Context, o process.Options, sandbox st
 	m.agent.mutex.Lock()
 	defer m.agent.mutex.Unlock()
 	if ctx.Err() != nil || m.power.IsCut() || m.agentSwitch.IsClosed() || m.agent.sandbox != sandbox {
-		return nil, errors.New("it was told to stop")
+		return nil, errors.New("it was stopped")
 	}
 	p, err := process.Start(o)
 	if err != nil {
 		return nil, err
 	}
 	m.agent.process = p
-	m.say(api.EventAgent, fmt.Sprintf("the agent starts (process %d)", p.PID()))
+	m.emit(api.EventAgent, fmt.Sprintf("the agent starts (process %d)", p.PID()))
 	return p, nil
 }
 
-// watchAgent probes the agent as its pod says, and returns when its process is gone: by itself, or, once ctx ends, killed.
+// watchAgent probes the agent as its pod says, and returns when its process is gone: by itself, or, once ctx is done, killed.
 func (m *machine) watchAgent(ctx context.Context, pod *corev1.Pod, p *process.Process, health string) {
 	ticker := time.NewTicker(readinessPeriod)
 	defer ticker.Stop()
@@ -155,7 +155,7 @@ func (m *machine) agentPID() int {
 	return m.agent.process.PID()
 }
 
-// passesProbes says whether the readiness probes of a pod's programs pass.
+// passesProbes reports whether the readiness probes of a pod's programs pass.
 func (m *machine) passesProbes(pod *corev1.Pod) bool {
 	if !isAgent(pod) {
 		return true

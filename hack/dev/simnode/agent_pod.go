@@ -30,8 +30,8 @@ type mounted struct {
 	file          string
 }
 
-// listen gives the agent a port of this machine, which has those of all machines, and says where it tells whether it is ready. It is a
-// new one at every start: whoever has taken one keeps it.
+// listen gives the agent a port of this machine, which has those of all machines, and returns the URL of its readiness probe. It is a
+// new one at every start: a port that is in use stays with its process.
 func (m *mounted) listen() (readyz string, err error) {
 	port, err := process.FreePort()
 	if err != nil {

@@ -71,7 +71,7 @@ func (m *machine) startCNS(ctx context.Context, pod *corev1.Pod) error {
 			}
 		}
 		close(through)
-		m.cns.Run(ctx, reader, func(news string) { m.say(api.EventCNS, news) })
+		m.cns.Run(ctx, reader, func(news string) { m.emit(api.EventCNS, news) })
 	}()
 	return errInitRuns
 }
@@ -97,7 +97,7 @@ func (m *machine) runInit(ctx context.Context, container corev1.Container, kubec
 		if err == nil {
 			return true
 		}
-		m.say(api.EventInit, fmt.Sprintf("%s: %v", container.Name, err))
+		m.emit(api.EventInit, fmt.Sprintf("%s: %v", container.Name, err))
 		if !sleep(ctx, m.options.Retry) {
 			return false
 		}
@@ -138,12 +138,12 @@ func (m *machine) runManager(ctx context.Context, container corev1.Container, ku
 	}
 	lines := bufio.NewScanner(output)
 	for lines.Scan() {
-		m.say(api.EventInit, container.Name+": "+lines.Text())
+		m.emit(api.EventInit, container.Name+": "+lines.Text())
 	}
 	return command.Wait()
 }
 
-func (m *machine) say(event, message string) {
+func (m *machine) emit(event, message string) {
 	m.options.Log.Info(message, "node", m.node.Name)
 	m.history.Add(api.Event{Node: m.node.Name, Event: event, Message: message})
 }

@@ -16,17 +16,17 @@ const cnsName = "azure-cns"
 // agentName is that of the DaemonSet of Holdfast's agent, and of its namespace.
 const agentName = "holdfast-agent"
 
-// isAgent says whether the pod is Holdfast's agent on its node.
+// isAgent reports whether the pod is Holdfast's agent on its node.
 func isAgent(pod *corev1.Pod) bool {
 	return pod.Namespace == agentName && isOfDaemonSet(pod, agentName)
 }
 
-// isWhereabouts says whether the pod is whereabouts' own on its node.
+// isWhereabouts reports whether the pod is whereabouts' own on its node.
 func isWhereabouts(pod *corev1.Pod) bool {
 	return pod.Namespace == WhereaboutsNamespace && isOfDaemonSet(pod, whereaboutsName)
 }
 
-// isCNS says whether the pod is the CNS of its node.
+// isCNS reports whether the pod is the CNS of its node.
 func isCNS(pod *corev1.Pod) bool { return isOfDaemonSet(pod, cnsName) }
 
 func isOfDaemonSet(pod *corev1.Pod, name string) bool {

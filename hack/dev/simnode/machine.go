@@ -133,7 +133,7 @@ func multusIdentity(administrator *rest.Config) *rest.Config {
 	return config
 }
 
-// run registers the node and runs its pods until ctx ends or the power is cut.
+// run registers the node and runs its pods until ctx is done or the power is cut.
 func (m *machine) run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -175,7 +175,7 @@ func (m *machine) end() {
 	close(m.ended)
 }
 
-// register tries until it succeeds, as a kubelet does, or until ctx ends.
+// register tries until it succeeds, as a kubelet does, or until ctx is done.
 func (m *machine) register(ctx context.Context) bool {
 	err := wait.PollUntilContextCancel(ctx, m.options.Retry, true, func(ctx context.Context) (bool, error) {
 		err := node.Register(ctx, m.client, m.node)

@@ -4,7 +4,7 @@
 // and play kubelet, container runtime and CNI for the pods that are bound to
 // them. Pods, Nodes, Leases and IPAM objects are those of a real API server, and
 // addresses come from the real allocator of whereabouts v0.9.4. A control socket
-// breaks the machines and tells what truly happened on them.
+// breaks the machines and records what truly happened on them.
 package simnode
 
 import (

@@ -46,10 +46,10 @@ func (f *Fleet) start(ctx context.Context, name string) error {
 	return nil
 }
 
-// replacement says how a machine is replaced.
+// replacement describes how a machine is replaced.
 type replacement struct {
 	// deleteNode: the Node object is deleted before the new machine starts, as
-	// whoever replaces machines does; else the new kubelet finds it and takes it over.
+	// an administrator does; otherwise the new kubelet finds it and takes it over.
 	deleteNode bool
 	// oldLives: the old machine is not powered off but cut off for good.
 	oldLives bool

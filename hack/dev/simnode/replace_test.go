@@ -93,7 +93,7 @@ func TestACutOutlivesABoot(t *testing.T) {
 	}
 }
 
-func TestAMachineThatNobodyCouldPowerOffLivesOnBesideItsReplacement(t *testing.T) {
+func TestAMachineThatWasNotPoweredOffRunsBesideItsReplacement(t *testing.T) {
 	f, c := newFleet(t)
 	before := f.machine("node-a")
 	id, _ := before.runtime.Create(runtime.PodRef{UID: "uid-1"})

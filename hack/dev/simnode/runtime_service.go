@@ -14,7 +14,7 @@ import (
 // maxSocketPath is what fits into a socket's address on every system (unix(7) has 108 bytes, BSD 104).
 const maxSocketPath = 100
 
-// socketSuffix has room for what tells one machine of a name from another.
+// socketSuffix reserves the length of what distinguishes machines of one name.
 const socketSuffix = "-01234567.sock"
 
 // socketFolder makes the folder of the machines' CRI sockets: beside the control socket, or a temporary one where their

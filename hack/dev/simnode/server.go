@@ -23,8 +23,8 @@ const requestTimeout = 10 * time.Second
 func (f *Fleet) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/nodes", f.listNodes)
-	mux.HandleFunc("GET /v1/sandboxes", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.sandboxes()) })
-	mux.HandleFunc("GET /v1/history", func(w http.ResponseWriter, _ *http.Request) { answer(w, f.history.List()) })
+	mux.HandleFunc("GET /v1/sandboxes", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, f.sandboxes()) })
+	mux.HandleFunc("GET /v1/history", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, f.history.List()) })
 	for action, run := range map[string]func(*machine){
 		api.EventFreeze:     func(m *machine) { m.gate.Close() },
 		api.EventThaw:       func(m *machine) { m.gate.Open() },
@@ -53,7 +53,7 @@ func (f *Fleet) handler() http.Handler {
 	return mux
 }
 
-// The states of a machine that an action needs. The answer is why it cannot be; empty
+// The states of a machine that an action needs. The result is why it cannot be; empty
 // if it can.
 func inAnyState(*machine) string { return "" }
 
@@ -110,7 +110,7 @@ func (f *Fleet) listNodes(w http.ResponseWriter, r *http.Request) {
 			CRI: m.socket, AgentPID: m.agentPID(), AgentStopped: m.agentSwitch.IsClosed(),
 		})
 	}
-	answer(w, nodes)
+	writeJSON(w, nodes)
 }
 
 // readyNodes are the names of the Nodes whose Ready condition is True, read live.
@@ -128,7 +128,7 @@ func (f *Fleet) readyNodes(ctx context.Context) (map[string]bool, error) {
 	return ready, nil
 }
 
-func answer(w http.ResponseWriter, value any) {
+func writeJSON(w http.ResponseWriter, value any) {
 	w.Header().Set("Content-Type", "application/json")
 	// The client is gone when this fails.
 	_ = json.NewEncoder(w).Encode(value)

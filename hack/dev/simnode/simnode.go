@@ -76,7 +76,7 @@ func New(o Options) (*Fleet, error) {
 	return f, nil
 }
 
-// Run serves the control socket and runs the machines until ctx ends. An error
+// Run serves the control socket and runs the machines until ctx is done. An error
 // of one part ends all.
 func (f *Fleet) Run(ctx context.Context) error {
 	listener, err := f.listen(ctx)
@@ -110,7 +110,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 	return err
 }
 
-// listen replaces a socket that nobody serves any more.
+// listen replaces a socket that no process serves any more.
 func (f *Fleet) listen(ctx context.Context) (net.Listener, error) {
 	path := f.options.Socket
 	if connection, err := (&net.Dialer{}).DialContext(ctx, "unix", path); err == nil {

@@ -46,7 +46,7 @@ func (a *Auditor) measure(report nodestore.Report) {
 func (a *Auditor) tell(report nodestore.Report) {
 	for i := range report.Begun {
 		f := &report.Begun[i]
-		if f.Told() {
+		if f.HasEvent() {
 			a.log.Info("Store of this node", "reason", f.Kind, "found", f.Message)
 			a.events.announce(newAnnouncement(corev1.EventTypeWarning, f.Kind, f.Message, identityOf(f)))
 		}
@@ -54,7 +54,7 @@ func (a *Auditor) tell(report nodestore.Report) {
 	for i := range report.Over {
 		f := &report.Over[i]
 		a.failed.Delete(f.Entry)
-		if f.Told() {
+		if f.HasEvent() {
 			a.log.Info("Store of this node, over", "reason", f.Kind, "found", f.Message)
 			a.events.withdraw(newAnnouncement(corev1.EventTypeWarning, f.Kind, f.Message, identityOf(f)))
 		}

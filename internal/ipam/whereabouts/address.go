@@ -12,7 +12,7 @@ import (
 )
 
 // maxOffset is the largest offset that whereabouts reads back: it writes a uint64 and parses an int64, and what it
-// cannot parse it takes for free (pkg/storage/kubernetes/ipam.go, toIPReservationList).
+// cannot parse counts as free (pkg/storage/kubernetes/ipam.go, toIPReservationList).
 const maxOffset = math.MaxInt64
 
 // parseRange reads spec.range. whereabouts counts from the address in it, which its own configuration makes the network
@@ -91,7 +91,7 @@ func split(address netip.Addr) (high, low uint64) {
 func join(high, low uint64, is4 bool) (netip.Addr, bool) {
 	if is4 {
 		var b [4]byte
-		binary.BigEndian.PutUint32(b[:], uint32(low)) // #nosec G115 -- the next line tells when it does not fit
+		binary.BigEndian.PutUint32(b[:], uint32(low)) // #nosec G115 -- the next line finds out if it does not fit
 		return netip.AddrFrom4(b), high == 0 && low <= math.MaxUint32
 	}
 	var b [16]byte

@@ -30,7 +30,7 @@ func modelOffset(network netip.Prefix, a netip.Addr) *big.Int {
 func randomAddress(r *rand.Rand, is4 bool) netip.Addr {
 	b := make([]byte, 16)
 	for i := range b {
-		b[i] = [...]byte{0, 0xff, byte(r.Uint32())}[r.IntN(3)] // carries and edges are what goes wrong
+		b[i] = [...]byte{0, 0xff, byte(r.Uint32())}[r.IntN(3)] // carries and edges are where mistakes are
 	}
 	if is4 {
 		b = b[:4]

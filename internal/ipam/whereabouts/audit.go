@@ -54,7 +54,7 @@ func (b *Backend) ReservationReference(name string) *corev1.ObjectReference {
 	return referenceTo("OverlappingRangeIPReservation", keyOf(name))
 }
 
-// Covers says whether an address lies in the range of a cached pool.
+// Covers reports whether an address lies in the range of a cached pool.
 func (b *Backend) Covers(ip netip.Addr) bool { return b.index.covers(ip) }
 
 func (x *index) covers(ip netip.Addr) bool {

@@ -10,9 +10,9 @@ func TestReserves(t *testing.T) {
 		want   bool
 	}{
 		"whereabouts reserves by default":       {`{"type":"macvlan","ipam":{"type":"whereabouts","range":"10.0.0.0/24"}}`, true},
-		"it is told to":                         {`{"type":"macvlan","ipam":{"type":"whereabouts","enable_overlapping_ranges":true}}`, true},
-		"it is told not to":                     {`{"type":"macvlan","ipam":{"type":"whereabouts","enable_overlapping_ranges":false}}`, false},
-		"it is told not to, in a list":          {`{"plugins":[{"type":"macvlan","ipam":{"type":"whereabouts","enable_overlapping_ranges":false}}]}`, false},
+		"it is turned on":                       {`{"type":"macvlan","ipam":{"type":"whereabouts","enable_overlapping_ranges":true}}`, true},
+		"it is turned off":                      {`{"type":"macvlan","ipam":{"type":"whereabouts","enable_overlapping_ranges":false}}`, false},
+		"it is turned off, in a list":           {`{"plugins":[{"type":"macvlan","ipam":{"type":"whereabouts","enable_overlapping_ranges":false}}]}`, false},
 		"keys have no case":                     {`{"type":"macvlan","ipam":{"type":"whereabouts","Enable_Overlapping_Ranges":false}}`, false},
 		"what is no boolean is not understood":  {`{"type":"macvlan","ipam":{"type":"whereabouts","enable_overlapping_ranges":"yes"}}`, false},
 		"what cannot be read is not understood": {`{`, false},

@@ -38,7 +38,7 @@ type Options struct {
 	Namespaces []string
 	// Log gets what happens to the backend as a whole, and problems of pools. Default: none.
 	Log logr.Logger
-	// Clock tells when an entry was first seen. Default: the real one.
+	// Clock is the time at which entries are first seen. Default: the real one.
 	Clock clock.PassiveClock
 	// CRDInterval is how often the API server is asked for the IPPool CRD while it is missing. Default: 30s.
 	CRDInterval time.Duration
@@ -51,11 +51,11 @@ type Backend struct {
 	options Options
 	index   *index
 
-	// reader goes to the API server, writer too.
+	// reader and writer use the API server, not a cache.
 	reader client.Reader
 	writer client.Client
 
-	// synced tells whether the first list is in the index; nil until the pools are watched.
+	// synced reports whether the first list is in the index; nil until the pools are watched.
 	synced atomic.Pointer[toolscache.InformerSynced]
 
 	// batcher gathers concurrent releases from one pool.
@@ -87,7 +87,7 @@ func New(o Options) *Backend {
 // AddToScheme registers whereabouts' types. A manager's scheme that lacks them gets them in Setup.
 func AddToScheme(scheme *runtime.Scheme) error { return wb.AddToScheme(scheme) }
 
-// stripPool drops what the index does not use. UID and resourceVersion stay: they tell whether the cache is as good as
+// stripPool drops what the index does not use. UID and resourceVersion stay: they show whether the cache is as good as
 // a live read.
 func stripPool(object any) (any, error) {
 	if pool, ok := object.(*wb.IPPool); ok {
@@ -101,7 +101,7 @@ func stripPool(object any) (any, error) {
 // Name is the backend's name.
 func (b *Backend) Name() string { return Name }
 
-// Manages is true for IPAM configurations of type whereabouts, whatever plugin uses them.
+// Manages is true for IPAM configurations of type whereabouts, under any plugin.
 func (b *Backend) Manages(i podnetwork.IPAM) bool { return i.Type == Name }
 
 // PoolReference names an IPPool as the object of an event.
@@ -139,7 +139,7 @@ func (b *Backend) HasSynced() bool {
 	return synced != nil && (*synced)()
 }
 
-// Find reads what a query asks for from the cache.
+// Find reads what a query selects from the cache.
 func (b *Backend) Find(q ipam.Query) ipam.Snapshot { return b.index.find(queryOf(q)) }
 
 // All reads the whole cache.

@@ -102,7 +102,7 @@ func TestABatchGathersTheReleasesThatComeWhileAPoolIsWritten(t *testing.T) {
 		}
 	}
 	if len(c.queues) != 0 {
-		t.Errorf("%d queues are left of pools that nobody writes", len(c.queues))
+		t.Errorf("%d queues are left of pools without writes", len(c.queues))
 	}
 }
 
@@ -139,7 +139,7 @@ func TestACallerWhoGivesUpLeavesTheQueueWithAnError(t *testing.T) {
 	callers.Wait()
 }
 
-func TestABrokenWriteFailsAllWhoWentAlongAndBlocksNobody(t *testing.T) {
+func TestABrokenWriteFailsItsWholeBatchAndBlocksNoOther(t *testing.T) {
 	var c batcher
 	g := newGate()
 	var callers sync.WaitGroup

@@ -22,7 +22,7 @@ func newChanges() *changes {
 	return &changes{podRefs: sets.New[ipam.PodRef](), sandboxes: sets.New[string](), records: sets.New[string]()}
 }
 
-// add notes an allocation that appeared, changed or went.
+// add notes an allocation that appeared, changed or was removed.
 func (c *changes) add(a allocation) {
 	if owner, record, err := ipam.ParseReference(a.podRef); err == nil && record == "" {
 		c.podRefs.Insert(*owner)
@@ -50,7 +50,7 @@ func (c *changes) event() ipam.Event {
 	return e
 }
 
-// isEmpty says that nothing changed that a subscriber could look at.
+// isEmpty reports whether nothing changed that a subscriber could look at.
 func isEmpty(e ipam.Event) bool {
 	return len(e.PodRefs) == 0 && len(e.SandboxIDs) == 0 && len(e.Records) == 0 && len(e.Problems) == 0
 }

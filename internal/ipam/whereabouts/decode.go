@@ -33,11 +33,11 @@ type allocation struct {
 const (
 	// maxName is the longest name of an object, and the longest namespace and pod name in a record.
 	maxName = 253
-	// maxSandboxID leaves room for the prefix in the name of an orphan's record.
+	// maxSandboxID leaves space for the prefix in the name of an orphan's record.
 	maxSandboxID = maxName - len(v1alpha1.OrphanPrefix)
 )
 
-// checkRecordable says why no record could name the sandbox or the pod: the CRD's limits (api/v1alpha1, SandboxRecord and
+// checkRecordable explains why no record could name the sandbox or the pod: the CRD's limits (api/v1alpha1, SandboxRecord and
 // IPAllocationSpec) count characters. An entry beyond them would be tried again and again.
 func checkRecordable(sandboxID string, owner *ipam.PodRef) error {
 	if sandboxID == "" {
@@ -58,7 +58,7 @@ func checkRecordable(sandboxID string, owner *ipam.PodRef) error {
 	return nil
 }
 
-// decodeAllocation reads one allocation of a pool ("namespace/name"). rangeErr says that the pool's range is
+// decodeAllocation reads one allocation of a pool ("namespace/name"). rangeErr means that the pool's range is
 // unreadable: then there is no address, only a problem that names the podref and the sandbox.
 func decodeAllocation(pool string, network netip.Prefix, rangeErr error, offset string, raw wb.IPAllocation) allocation {
 	a := allocation{podRef: raw.PodRef, sandboxID: raw.ContainerID}
@@ -89,7 +89,7 @@ func decodeAllocation(pool string, network netip.Prefix, rangeErr error, offset 
 
 func decodeAddress(network netip.Prefix, rangeErr error, offset string) (netip.Addr, error) {
 	if rangeErr != nil {
-		return netip.Addr{}, fmt.Errorf("the address of offset %q cannot be told: %w", offset, rangeErr)
+		return netip.Addr{}, fmt.Errorf("the address of offset %q is unknown: %w", offset, rangeErr)
 	}
 	number, err := parseOffset(offset)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
-// compareAddrs lets go-cmp compare addresses, whose fields are not exported.
+// compareAddrs makes go-cmp compare addresses, whose fields are not exported.
 var compareAddrs = cmpopts.EquateComparable(netip.Addr{})
 
 func newPool(name, rangeText, version string, allocations map[string]wb.IPAllocation) *wb.IPPool {
@@ -58,10 +58,10 @@ func TestAllocationsAreDecoded(t *testing.T) {
 			"10.0.0.0/24", "7", with("holdfast-releasing/1-2-3"),
 			&ipam.Entry{Key: entryOf("p", "10.0.0.7", "sb", "holdfast-releasing/1-2-3", "net1").Key, Releasing: "1-2-3"}, "",
 		},
-		"an empty podref is an entry of nobody, and reported": {
+		"an empty podref names no pod, and is reported": {
 			"10.0.0.0/24", "7", with(""), &ipam.Entry{Key: entryOf("p", "10.0.0.7", "sb", "", "net1").Key}, `podref is ""`,
 		},
-		"a podref without a slash is an entry of nobody, and reported": {
+		"a podref without a slash names no pod, and is reported": {
 			"10.0.0.0/24", "7", with("web-0"), &ipam.Entry{Key: entryOf("p", "10.0.0.7", "sb", "web-0", "net1").Key}, `podref is "web-0"`,
 		},
 		"a podref with two slashes": {
@@ -97,7 +97,7 @@ func TestAllocationsAreDecoded(t *testing.T) {
 		"a negative offset":                         {"10.0.0.0/29", "-1", good, nil, `offset "-1" is no number`},
 		"an offset that is no number":               {"10.0.0.0/29", "one", good, nil, `offset "one" is no number`},
 		"a second spelling of an offset":            {"10.0.0.0/29", "01", good, nil, "could stand beside it"},
-		"a broken range leaves no address":          {"10.0.0/24", "1", good, nil, `the address of offset "1" cannot be told: spec.range is "10.0.0/24"`},
+		"a broken range leaves no address":          {"10.0.0/24", "1", good, nil, `the address of offset "1" is unknown: spec.range is "10.0.0/24"`},
 		"a range that starts inside a network":      {"10.0.0.9/24", "1", good, nil, "expected it to start with its network address, 10.0.0.0/24"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -17,9 +17,9 @@ import (
 )
 
 // OpenDirect is a backend for a command that has no manager: it holds every IPPool of every namespace as it was at the time of the
-// call, read in pages, and asks the API server for everything that has to be live. Where the client finds no IPPools among what is
+// call, read in pages, and reads from the API server everything that has to be live. Where the client finds no IPPools among what is
 // served it gives that error (meta.IsNoMatchError), with a backend that holds none.
-// The client is uncached and has whereabouts' types in its scheme (AddToScheme); visit is told after each page how many pools were read.
+// The client is uncached and has whereabouts' types in its scheme (AddToScheme); visit is called after each page with the number of pools read.
 func OpenDirect(ctx context.Context, c client.Client, visit func(pools int)) (ipam.Auditable, error) {
 	b := New(Options{})
 	b.reader, b.writer = c, c

@@ -170,7 +170,7 @@ func FuzzReconcilerShared(f *testing.F) {
 			t.Errorf("the order of %q and %q decides", image, beside)
 		}
 		if !shared && (!New(Options{}).ReconcilerShared([]string{image, beside, "whereabouts:latest"}) || !strings.Contains(image+beside, Name)) {
-			t.Errorf("%q and %q say that the reconciler is elsewhere, whatever stands beside them", image, beside)
+			t.Errorf("%q and %q say that the reconciler is elsewhere, beside other images", image, beside)
 		}
 	})
 }
@@ -192,7 +192,7 @@ func FuzzDecodeReservation(f *testing.F) {
 	})
 }
 
-// FuzzKeepSlices: whatever a write does to the slices, the patch leaves each with the node that had it.
+// FuzzKeepSlices: for any write to the slices, the patch leaves each with the node that had it.
 func FuzzKeepSlices(f *testing.F) {
 	f.Fuzz(func(t *testing.T, rawBefore, rawAfter []byte) {
 		before, err := New(Options{}).DecodeSlicePool(rawBefore)

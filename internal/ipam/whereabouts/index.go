@@ -26,7 +26,7 @@ type index struct {
 	bySandbox map[string][]location
 	byRecord  map[string][]location
 	problems  int
-	// removed are the last entries that were seen to go, each a removal.
+	// removed are the last removals of entries that were seen.
 	removed *lru.Cache
 	// versions is what snapshots share as PoolVersions; nil when a pool has changed since it was made.
 	versions map[string]string
@@ -71,8 +71,8 @@ func newIndex() *index {
 	}
 }
 
-// apply takes a pool as the informer shows it, and tells what changed. What a pool holds when it is first seen has no
-// observed ADD: nobody saw the pool without it.
+// apply takes a pool as the informer shows it, and returns what changed. What a pool holds when it is first seen has no
+// observed ADD: the pool was not seen without it.
 func (x *index) apply(object *wb.IPPool, now time.Time) ipam.Event {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -192,7 +192,7 @@ func (x *index) drop(at location, changes *changes) {
 }
 
 // insert and erase keep short lists: a pod or a sandbox has a handful of addresses. The empty key is in no index: it is
-// no question that anybody asks.
+// not a key that callers look up.
 func insert(by map[string][]location, key string, at location) {
 	if key != "" {
 		by[key] = append(by[key], at)

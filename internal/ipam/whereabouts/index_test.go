@@ -69,7 +69,7 @@ func TestTheIndexFollowsAPool(t *testing.T) {
 			event:   ipam.Event{PodRefs: []ipam.PodRef{web}, SandboxIDs: []string{"a"}},
 			entries: []ipam.Entry{seen("10.0.0.1", "a", "ns/web-0", later, true, "2")},
 		},
-		"a new sandbox under the same podref has one, and both sandboxes are told": {
+		"a new sandbox under the same podref has one, and both sandboxes are in the event": {
 			before:  allocations{"1": taken("a", "ns/web-0")},
 			after:   allocations{"1": taken("b", "ns/web-0")},
 			event:   ipam.Event{PodRefs: []ipam.PodRef{web}, SandboxIDs: []string{"a", "b"}},
@@ -81,13 +81,13 @@ func TestTheIndexFollowsAPool(t *testing.T) {
 			event:   ipam.Event{PodRefs: []ipam.PodRef{web, db}, SandboxIDs: []string{"a"}},
 			entries: []ipam.Entry{seen("10.0.0.1", "a", "ns/db-0", later, false, "2")},
 		},
-		"a tombstone tells the record and the pod": {
+		"a tombstone names the record and the pod": {
 			before:  allocations{"1": taken("a", "ns/web-0")},
 			after:   allocations{"1": taken("a", "holdfast-releasing/r")},
 			event:   ipam.Event{PodRefs: []ipam.PodRef{web}, SandboxIDs: []string{"a"}, Records: []string{"r"}},
 			entries: []ipam.Entry{seen("10.0.0.1", "a", "holdfast-releasing/r", later, false, "2")},
 		},
-		"a tombstone that goes tells the record": {
+		"a removed tombstone names the record": {
 			before: allocations{"1": taken("a", "holdfast-releasing/r")},
 			event:  ipam.Event{SandboxIDs: []string{"a"}, Records: []string{"r"}},
 		},
@@ -97,7 +97,7 @@ func TestTheIndexFollowsAPool(t *testing.T) {
 			event:   ipam.Event{PodRefs: []ipam.PodRef{web}, SandboxIDs: []string{"a"}},
 			entries: []ipam.Entry{seen("10.0.0.1", "a", "ns/web-0", start, false, "2")},
 		},
-		"entries that stay keep their history and are not told": {
+		"entries that stay keep their history and are not in the event": {
 			before: allocations{"1": taken("a", "ns/web-0"), "2": taken("b", "ns/db-0")},
 			after:  allocations{"2": taken("b", "ns/db-0"), "3": taken("c", "ns/web-0")},
 			event:  ipam.Event{PodRefs: []ipam.PodRef{web}, SandboxIDs: []string{"a", "c"}},
@@ -106,7 +106,7 @@ func TestTheIndexFollowsAPool(t *testing.T) {
 				seen("10.0.0.3", "c", "ns/web-0", later, true, "2"),
 			},
 		},
-		"an entry that goes is told": {
+		"a removed entry is in the event": {
 			before: allocations{"1": taken("a", "ns/web-0")},
 			event:  ipam.Event{PodRefs: []ipam.PodRef{web}, SandboxIDs: []string{"a"}},
 		},
@@ -180,13 +180,13 @@ func TestAPoolSeenAgainInTheSameVersionIsNoChange(t *testing.T) {
 		t.Error("the first sight of a pool is a change")
 	}
 	if e := x.apply(pool.DeepCopy(), later); !isEmpty(e) {
-		t.Errorf("a resync told %+v", e)
+		t.Errorf("a resync published %+v", e)
 	}
 }
 
 func TestAPoolThatIsReplacedHasNoObservedAdd(t *testing.T) {
 	for name, change := range map[string]func(*wb.IPPool){
-		"another UID: deleted and restored while nobody watched": func(p *wb.IPPool) { p.UID = "other" },
+		"another UID: deleted and restored while no watch ran": func(p *wb.IPPool) { p.UID = "other" },
 		"another range": func(p *wb.IPPool) { p.Spec.Range = "10.0.0.0/25" },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -224,7 +224,7 @@ func TestADeletedPoolLeavesNothing(t *testing.T) {
 	}
 	x.remove("kube-system/broken")
 	if e := x.remove("kube-system/p"); !isEmpty(e) {
-		t.Errorf("a second deletion told %+v", e)
+		t.Errorf("a second deletion published %+v", e)
 	}
 	left := len(x.pools) + len(x.byPodRef) + len(x.bySandbox) + len(x.byRecord) + x.problemCount()
 	if got := x.all(); left != 0 || len(got.Entries)+len(got.Problems)+len(got.PoolVersions) != 0 {
@@ -248,13 +248,13 @@ func TestLookups(t *testing.T) {
 			queryOf(ipam.Query{Pod: ipam.PodRef{Namespace: "ns", Name: "web-0"}}), []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, []string{"999"},
 		},
 		"by podref, of a pool whose range is broken": {queryOf(ipam.Query{Pod: ipam.PodRef{Namespace: "ns", Name: "db-0"}}), nil, []string{"1"}},
-		"by sandbox: whatever the podref is":         {queryOf(ipam.Query{SandboxIDs: []string{"a"}}), []string{"10.0.0.1", "10.0.0.2", "10.0.0.4", "10.0.0.6"}, []string{"6", "1"}},
+		"by sandbox: under any podref":               {queryOf(ipam.Query{SandboxIDs: []string{"a"}}), []string{"10.0.0.1", "10.0.0.2", "10.0.0.4", "10.0.0.6"}, []string{"6", "1"}},
 		"by record":                                  {queryOf(ipam.Query{Record: "r"}), []string{"10.0.0.4"}, nil},
 		"by all, each once": {
 			queryOf(ipam.Query{Pod: ipam.PodRef{Namespace: "ns", Name: "web-0"}, SandboxIDs: []string{"a", "b", "a"}, Record: "r"}),
 			[]string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.6"}, []string{"6", "999", "1"},
 		},
-		"by place: whatever stands there, and once": {
+		"by place: any entry there, and once": {
 			queryOf(ipam.Query{Record: "r", Places: places("p", "10.0.0.4", "10.0.0.5", "10.0.0.77", "fd00::1")}),
 			[]string{"10.0.0.4"}, []string{"5"},
 		},
@@ -298,7 +298,7 @@ func metadataOf(name, version string) metav1.PartialObjectMetadata {
 	return metav1.PartialObjectMetadata{ObjectMeta: newPool(name, "", version, nil).ObjectMeta}
 }
 
-// decodedSnapshot answers the query as for pools that were read in full.
+// decodedSnapshot serves the query as for pools that were read in full.
 func decodedSnapshot(x *index, q query) ipam.Snapshot {
 	s := ipam.Snapshot{PoolVersions: map[string]string{}}
 	for name, p := range x.pools {
@@ -319,7 +319,7 @@ func namesIn(s ipam.Snapshot) (entries, problems []string) {
 	return entries, problems
 }
 
-func TestOnlyPoolsInTheLiveVersionAreAnsweredFromTheCache(t *testing.T) {
+func TestOnlyPoolsInTheLiveVersionAreServedFromTheCache(t *testing.T) {
 	x := newIndex()
 	for _, name := range []string{"same", "newer", "recreated", "deleted"} {
 		x.apply(newPool(name, "10.0.0.0/24", "1", allocations{"1": taken("a", "ns/web-0")}), start)

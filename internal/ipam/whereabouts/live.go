@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/pages"
 )
 
-// Live reads what a query asks for from the API server. One list of metadata tells which pools the cache has in their newest
-// version; those are answered from it, the others are read in full.
+// Live reads what a query selects from the API server. One list of metadata shows which pools the cache has in their newest
+// version; those are served from it, the others are read in full.
 func (b *Backend) Live(ctx context.Context, q ipam.Query) (ipam.Snapshot, error) {
 	return b.live(ctx, queryOf(q))
 }
@@ -55,7 +55,7 @@ func (b *Backend) livePools(ctx context.Context) ([]metav1.PartialObjectMetadata
 	return pools, nil
 }
 
-// livePool reads one pool; nil when the API server says that it does not exist.
+// livePool reads one pool; nil when the API server reports that it does not exist.
 func (b *Backend) livePool(ctx context.Context, key client.ObjectKey) (*wb.IPPool, error) {
 	pool := &wb.IPPool{}
 	if err := b.reader.Get(ctx, key, pool); isGone(err) {
@@ -81,14 +81,14 @@ func (b *Backend) Versions(ctx context.Context, pools []string) (map[string]stri
 	return versions, nil
 }
 
-// metadataOnly is an object of whereabouts without what it holds: no caller reads the thousands of entries in an answer.
+// metadataOnly is an object of whereabouts without what it holds: no caller reads the thousands of entries in a response.
 func metadataOnly(kind string, key client.ObjectKey) *metav1.PartialObjectMetadata {
 	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	object.SetGroupVersionKind(wb.SchemeGroupVersion.WithKind(kind))
 	return object
 }
 
-// isGone says that the API server knows the resource and has no such object. A 404 for the resource itself (its CRD was
+// isGone reports whether the API server knows the resource and has no such object. A 404 for the resource itself (its CRD was
 // removed, or is not served at this moment) is unknown, not gone.
 func isGone(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)

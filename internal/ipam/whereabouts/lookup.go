@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
-// find reads what the query asks for from every cached pool.
+// find reads what the query selects from every cached pool.
 func (x *index) find(q query) ipam.Snapshot {
 	return x.snapshot(func(s *ipam.Snapshot) {
 		x.collect(q, func(*cachedPool) bool { return true }, s)
@@ -19,7 +19,7 @@ func (x *index) find(q query) ipam.Snapshot {
 	})
 }
 
-// findFresh reads what the query asks for from the cached pools that are as the live metadata says, and names the pools
+// findFresh reads what the query selects from the cached pools that are as the live metadata says, and names the pools
 // that are not.
 func (x *index) findFresh(q query, live []metav1.PartialObjectMetadata) (s ipam.Snapshot, stale []metav1.ObjectMeta) {
 	x.mu.RLock()
@@ -83,7 +83,7 @@ func (x *index) shareVersions() {
 	x.versions = versions
 }
 
-// collect adds each allocation once, however many parts of the query it answers.
+// collect adds each allocation once, however many parts of the query it matches.
 func (x *index) collect(q query, wanted func(*cachedPool) bool, into *ipam.Snapshot) {
 	seen := map[location]bool{}
 	visit := func(locations []location) {
@@ -125,7 +125,7 @@ func (x *index) placesOf(addresses []netip.Addr) []ipam.Place {
 	return places
 }
 
-// named are the pools of which a query wants to know whether they can be read at all: every one, where it asks for addresses.
+// named are the pools of which a query wants to know whether they can be read at all: every one, where it selects addresses.
 func (x *index) named(q query) sets.Set[string] {
 	if len(q.Addresses) > 0 {
 		return sets.KeySet(x.pools)

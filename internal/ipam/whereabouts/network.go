@@ -16,21 +16,21 @@ import (
 // The settings of an ipam section that its reservations and slices follow from. Keys are matched without regard to case, as
 // whereabouts' own decoder does.
 const (
-	// overlappingKey: without it whereabouts makes no reservations. Its default is true, and the flat file has no say in it
+	// overlappingKey: without it whereabouts makes no reservations. Its default is true, and the flat file cannot change it
 	// (pkg/config/config.go).
 	overlappingKey = "enable_overlapping_ranges"
 	networkNameKey = "network_name"
 	sliceSizeKey   = "node_slice_size"
 )
 
-// section is what one ipam section of type whereabouts says. The flat file on the nodes may fill in what it leaves open.
+// section is the content of one ipam section of type whereabouts. The flat file on the nodes may add what it leaves open.
 type section struct {
 	network string
 	sliced  bool
 }
 
 // Reserves is false where any part of a network's configuration turns reservations off, or where it cannot be read: then
-// nobody can say that one is missing.
+// it is unknown whether one is missing.
 func (b *Backend) Reserves(config string) bool {
 	var value any
 	return json.Unmarshal([]byte(config), &value) == nil && !turnsOff(value)
@@ -54,7 +54,7 @@ func turnsOff(value any) bool {
 	return false
 }
 
-// sectionOf reads the ipam section of type whereabouts in a network's configuration. Several that say the same are one.
+// sectionOf reads the ipam section of type whereabouts in a network's configuration. Equal sections count as one.
 func sectionOf(config string) (section, error) {
 	var value any
 	if err := json.Unmarshal([]byte(config), &value); err != nil {
@@ -75,7 +75,7 @@ func sectionOf(config string) (section, error) {
 	return found[0], nil
 }
 
-// stringAt is the string under a key, whatever its case; empty where there is none.
+// stringAt is the string under a key of any case; empty where there is none.
 func stringAt(object map[string]any, key string) (string, error) {
 	var found []string
 	for candidate, value := range object {
@@ -197,7 +197,7 @@ func endings(name string) []string {
 	return all
 }
 
-// SameReservation says whether two names reserve one address of one network: IPv6 has many ways to write one.
+// SameReservation reports whether two names reserve one address of one network: IPv6 has many ways to write one.
 func (b *Backend) SameReservation(x, y string) bool {
 	if x == y {
 		return true

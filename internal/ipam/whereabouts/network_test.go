@@ -186,8 +186,8 @@ func TestNodeOf(t *testing.T) {
 		"ks/blue-node-a-10.0.0.0-26":    "node-a",
 		"ks/blue-node-b-10.0.0.0-26":    "node-b",
 		"ks/node-a-10.0.0.0-26":         "node-a",
-		"ks/blue-gone-10.0.0.0-26":      "gone", // nobody knows the node any more, but the network has the slice's name
-		"ks/gone-10.0.0.0-26":           "",     // a network or a node, nobody can tell
+		"ks/blue-gone-10.0.0.0-26":      "gone", // the node is deleted, but the network has the slice's name
+		"ks/gone-10.0.0.0-26":           "",     // a network or a node: ambiguous
 		"ks/blue-node-10.0.0.0-26":      "blue-node",
 		"ks/10.0.0.0-26":                "",
 		"ks/blue-10.0.0.0-26":           "",

@@ -34,14 +34,14 @@ type step struct {
 	name string
 	// operations change one entry, after testing all of it that counts. Versioned: the patch tests the pool's version.
 	operations func(i *item, versioned bool) []operation
-	// pending says whether an entry, as read live, still waits for this step; nil is an entry that is gone. Otherwise
+	// pending reports whether an entry, as read live, still waits for this step; nil is a removed entry. Otherwise
 	// it sets the item's state or error.
 	pending func(*item, *wb.IPAllocation) bool
 	// after is an item's state once the step is done.
 	after state
 }
 
-// The steps that write a pool. occupy is not on the ordinary way: it takes an offset that is free again, so that nobody
+// The steps that write a pool. occupy is not on the ordinary way: it takes an offset that is free again, so that no pod
 // gets the address while a reservation that was left behind is removed.
 var (
 	markStep   = step{name: "mark", operations: markOperations, pending: markPending, after: marked}
@@ -63,7 +63,7 @@ func occupyOperations(i *item, _ bool) []operation {
 }
 
 // testEntry tests every field of an entry. No interface is the field's absence, which is how whereabouts writes it; one
-// that somebody else wrote as "" reads the same, and only the pool's version can test it.
+// that another client wrote as "" reads the same, and only the pool's version can test it.
 func testEntry(i *item, podRef string, versioned bool) []operation {
 	tests := []operation{
 		{"test", i.path() + "/id", i.SandboxID},

@@ -25,12 +25,12 @@ type poolWriter struct {
 	writer    client.Client
 	key       client.ObjectKey
 	rangeText string
-	// missing: the API server said that the pool does not exist.
+	// missing: the API server reported that the pool does not exist.
 	missing bool
 }
 
 // locate finds the offset of each item. An offset from 2^63 is never written, nor is a pool whose range is unreadable. In
-// a pool that is missing every entry is gone.
+// a pool that is missing every entry counts as removed.
 func (p *poolWriter) locate(items []*item) []*item {
 	if p.missing {
 		for _, i := range items {
@@ -55,7 +55,7 @@ func (p *poolWriter) locate(items []*item) []*item {
 }
 
 // perform makes one step for all items. The patch is the live read: only when the API server refuses it is the pool read,
-// to tell the entries apart, and the rest written together again, then one by one. So an entry that cannot be written
+// to distinguish the entries, and the rest written together again, then one by one. So an entry that cannot be written
 // stops no other.
 func (p *poolWriter) perform(ctx context.Context, s step, items []*item) {
 	for batch := range slices.Chunk(items, maxPerPatch) {
@@ -92,8 +92,8 @@ func settle(s step, items []*item, err error) {
 	}
 }
 
-// isRefusal says that an answer may be about some of the entries only: a test that failed, a pool that is gone, an
-// admission that forbids one of them. Anything else says nothing about the pool.
+// isRefusal reports whether a response may be about some of the entries only: a test that failed, a deleted pool, an
+// admission that forbids one of them. Any other response shows nothing about the pool.
 func isRefusal(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
-// query is the port's query in this package's terms: empty fields ask for nothing.
+// query is the port's query in this package's terms: empty fields select nothing.
 type query struct {
 	ipam.Query
 	// podRef takes the place of Pod; it may name no pod at all.
@@ -36,8 +36,8 @@ func (q query) matches(pool string, a allocation) bool {
 		a.address.IsValid() && (slices.Contains(q.Places, ipam.Place{Pool: pool, IP: a.address}) || slices.Contains(q.Addresses, a.address))
 }
 
-// pools are those of the places. In one whose range cannot be read nobody can tell what stands there: its problem is the
-// answer.
+// pools are those of the places. If the range of one cannot be read, its entries are unknown: its problem is the
+// result.
 func (q query) pools() sets.Set[string] {
 	pools := sets.New[string]()
 	for _, place := range q.Places {
@@ -46,7 +46,7 @@ func (q query) pools() sets.Set[string] {
 	return pools
 }
 
-// filterPool decodes a pool and adds to the snapshot what the query asks for.
+// filterPool decodes a pool and adds to the snapshot what the query selects.
 func (q query) filterPool(pool *wb.IPPool, into *ipam.Snapshot) {
 	name := poolName(pool.Namespace, pool.Name)
 	into.PoolVersions[name] = pool.ResourceVersion

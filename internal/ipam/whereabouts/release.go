@@ -15,11 +15,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
-// state is how far the release of one entry has come. Only what a write or a live read showed moves it on.
+// state is the progress of the release of one entry. Only a write or a live read advances it.
 type state int
 
 const (
-	// held: the entry stands as it was recorded, as far as anybody knows.
+	// held: the entry stands as it was recorded, as far as is known.
 	held state = iota
 	// marked: the entry carries the tombstone of the record.
 	marked
@@ -31,7 +31,7 @@ const (
 	rewritten
 )
 
-// item is one request on its way. An item with an error goes no further.
+// item is one request in progress. An item with an error is not processed further.
 type item struct {
 	ipam.Request
 	offset string
@@ -46,7 +46,7 @@ type item struct {
 
 func (i *item) path() string { return "/spec/allocations/" + i.offset }
 
-// is says whether an entry is the item's, under this podref.
+// is reports whether an entry is the item's, under this podref.
 func (i *item) is(found *wb.IPAllocation, podRef string) bool {
 	return *found == wb.IPAllocation{ContainerID: i.SandboxID, PodRef: podRef, IfName: i.Interface}
 }
@@ -57,7 +57,7 @@ func (i *item) changed(found *wb.IPAllocation, expected string) error {
 }
 
 // Release gives entries back: tombstone, reservation, removal. A pool is written with one patch for each step, however many
-// entries go, also those of other calls that come meanwhile; equal requests are one.
+// entries are removed, also those of concurrent calls; equal requests are one.
 func (b *Backend) Release(ctx context.Context, requests []ipam.Request) []ipam.Result {
 	return results(requests, inPools(requests, newRelease, func(pool string, items []*item) {
 		b.batcher.run(ctx, pool, items, func(all []*item) { b.releaseFrom(ctx, pool, all) })

@@ -42,7 +42,7 @@ func TestRequestsThatCannotBeComparedAreRefused(t *testing.T) {
 		}, "2^63 or more"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := New(Options{}) // no client: whoever reads or writes panics
+			b := New(Options{}) // no client: a read or write panics
 			b.index.apply(newPool("p", "10.0.0.0/24", "1", nil), start)
 			b.index.apply(newPool("broken", "?", "1", nil), start)
 			b.index.apply(newPool("six", "fd00::/64", "1", nil), start)
@@ -71,7 +71,7 @@ func TestRewritesThatCannotBeComparedAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			request := ipam.Rewrite{Key: requestOf("ns/web-0", "net1").Key, Successor: "sb-2"}
 			tc.change(&request)
-			results := New(Options{}).Rewrite(context.Background(), []ipam.Rewrite{request}) // no client: whoever reads or writes panics
+			results := New(Options{}).Rewrite(context.Background(), []ipam.Rewrite{request}) // no client: a read or write panics
 			if len(results) != 1 || results[0].Rewrite != request {
 				t.Fatalf("got %+v", results)
 			}
@@ -168,7 +168,7 @@ func TestWhatAPoolHoldsInsteadIsJudged(t *testing.T) {
 	}
 }
 
-// TestAnEmptyInterfaceMatchesWithinOneSandboxOnly: whereabouts up to 0.7 records none, so that only the sandbox ID tells a pod's entries apart.
+// TestAnEmptyInterfaceMatchesWithinOneSandboxOnly: whereabouts up to 0.7 records none, so that only the sandbox ID distinguishes a pod's entries.
 func TestAnEmptyInterfaceMatchesWithinOneSandboxOnly(t *testing.T) {
 	for name, tc := range map[string]struct {
 		found   wb.IPAllocation

@@ -12,7 +12,7 @@ const maxRemovals = 4096
 // removal is an entry that a pool had.
 type removal struct{ pool, offset, sandboxID string }
 
-// removedOf are the places and sandboxes of a query of which the entry was seen to go.
+// removedOf are the places and sandboxes of a query of which the entry was seen removed.
 func (x *index) removedOf(q query) []ipam.Removed {
 	var found []ipam.Removed
 	for _, place := range q.Places {

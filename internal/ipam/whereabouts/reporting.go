@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
-// Reporting is a backend that reads as ever and writes nothing: each write is reported as what would have been done, and answered with
+// Reporting is a backend that reads normally and writes nothing: each write is reported as what would have been done, and returned as
 // shadow.ErrWithheld.
 type Reporting struct {
 	*Backend
@@ -19,12 +19,12 @@ type Reporting struct {
 
 var _ ipam.Repairable = (*Reporting)(nil)
 
-// NewReporting makes of a backend one that only reports.
+// NewReporting wraps a backend: it only reports.
 func NewReporting(b *Backend, report *shadow.Reporter) *Reporting {
 	return &Reporting{Backend: b, report: report}
 }
 
-// Release reports each entry that would have gone back to its pool.
+// Release reports each entry that would have been released.
 func (r *Reporting) Release(ctx context.Context, requests []ipam.Request) []ipam.Result {
 	results := make([]ipam.Result, 0, len(requests))
 	for _, request := range requests {
@@ -38,7 +38,7 @@ func (r *Reporting) Release(ctx context.Context, requests []ipam.Request) []ipam
 func (r *Reporting) Tombstone(ctx context.Context, requests []ipam.Request) []ipam.Result {
 	results := make([]ipam.Result, 0, len(requests))
 	for _, request := range requests {
-		err := r.report.Withhold(ctx, shadow.Tombstone, request.Key.String(), "its pod is gone, and its sandbox may live; on behalf of record "+request.Record)
+		err := r.report.Withhold(ctx, shadow.Tombstone, request.Key.String(), "its pod is deleted, and its sandbox may still run; on behalf of record "+request.Record)
 		results = append(results, ipam.Result{Request: request, Err: err})
 	}
 	return results
@@ -74,7 +74,7 @@ func (r *Reporting) DeleteReservation(ctx context.Context, reservation ipam.Rese
 func (r *Reporting) ClearSlice(ctx context.Context, pool *ipam.SlicePool, index int) error {
 	slice := pool.Slices[index]
 	return r.report.Withhold(ctx, shadow.ClearSlice, fmt.Sprintf("slice %s of node %s in NodeSlicePool %s", slice.Range, slice.Node, pool),
-		"the node is gone, and no entry of the slice remains")
+		"the node is deleted, and no entry of the slice remains")
 }
 
 func reservationTarget(r ipam.Reservation) string {

@@ -18,13 +18,13 @@ func normalize(text string) string {
 	return strings.NewReplacer(":", "-", "/", "-").Replace(text)
 }
 
-// naming says under which networks the reservations of a pool's addresses may stand. A pool's name is
+// naming is under which networks the reservations of a pool's addresses may stand. A pool's name is
 // [network-][node-]range and a reservation's [network-]address, so the network is the whole prefix of the pool's name, or
 // its beginning up to some "-" where a node's name follows, or none.
 type naming struct {
 	// prefix is the pool's name without its range and the "-" before it.
 	prefix string
-	// known is false when the name does not end with the range: somebody made the pool by hand.
+	// known is false when the name does not end with the range: the pool was created by hand.
 	known bool
 }
 
@@ -38,7 +38,7 @@ func newNaming(pool, rangeText string) naming {
 }
 
 // candidates are all names that whereabouts may have given to the reservation of an address; only a list of all
-// reservations can tell where the naming is not known.
+// reservations can show it where the naming is not known.
 func (n naming) candidates(address netip.Addr) []string {
 	plain := normalize(address.String())
 	names := []string{plain}
@@ -53,7 +53,7 @@ func (n naming) candidates(address netip.Addr) []string {
 	return names
 }
 
-// owns says whether a reservation is the one that whereabouts made together with the entry of this key: same address,
+// owns reports whether a reservation is the one that whereabouts made together with the entry of this key: same address,
 // podref and interface, and a network that can be the pool's. Older versions recorded no interface; then the
 // network must be the pool's whole prefix, because the same pod may have the same address in another network. anyPodRef
 // is for a key whose podref is not known any more.

@@ -23,11 +23,11 @@ func TestReservationNames(t *testing.T) {
 		"a named network, or an unnamed one on a node of that name": {
 			"blue-10.0.0.0-24", "10.0.0.0/24", "10.0.0.1", true, []string{"10.0.0.1", "blue-10.0.0.1"},
 		},
-		"a named network on a node: where one ends nobody can tell": {
+		"a named network on a node: where the network's name ends is ambiguous": {
 			"blue-node-a-10.0.0.0-28", "10.0.0.0/28", "10.0.0.1", true,
 			[]string{"10.0.0.1", "blue-10.0.0.1", "blue-node-10.0.0.1", "blue-node-a-10.0.0.1"},
 		},
-		"a pool with a name of somebody's own": {"my-pool", "10.0.0.0/24", "10.0.0.1", false, []string{"10.0.0.1"}},
+		"a pool that an administrator named": {"my-pool", "10.0.0.0/24", "10.0.0.1", false, []string{"10.0.0.1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNaming(tc.pool, tc.rangeText)
@@ -51,24 +51,24 @@ func TestWhoseReservationItIs(t *testing.T) {
 		keyInterface               string
 		anyPodRef, want            bool
 	}{
-		"ours":                                               {unnamed, "10.0.0.1", "ns/web-0", "net1", "net1", false, true},
-		"ours, in a named network":                           {blue, "blue-10.0.0.1", "ns/web-0", "net1", "net1", false, true},
-		"ours, in a named network's slice":                   {slice, "blue-10.0.0.1", "ns/web-0", "net1", "net1", false, true},
-		"ours, in an unnamed one's slice":                    {slice, "10.0.0.1", "ns/web-0", "net1", "net1", false, true},
-		"ours, of a pool with any name":                      {own, "red-10.0.0.1", "ns/web-0", "net1", "net1", false, true},
-		"of another pod":                                     {unnamed, "10.0.0.1", "ns/web-1", "net1", "net1", false, false},
-		"of another pod, whoever it is":                      {unnamed, "10.0.0.1", "ns/web-1", "net1", "net1", true, true},
-		"of another interface":                               {unnamed, "10.0.0.1", "ns/web-0", "net2", "net1", false, false},
-		"of another address":                                 {unnamed, "10.0.0.11", "ns/web-0", "net1", "net1", false, false},
-		"of an address that ends alike":                      {unnamed, "110.0.0.1", "ns/web-0", "net1", "net1", false, false},
-		"of another network":                                 {blue, "red-10.0.0.1", "ns/web-0", "net1", "net1", false, false},
-		"of a network that begins alike":                     {blue, "blu-10.0.0.1", "ns/web-0", "net1", "net1", false, false},
-		"of a named network, ours is not":                    {unnamed, "blue-10.0.0.1", "ns/web-0", "net1", "net1", false, false},
-		"without an interface, same name":                    {blue, "blue-10.0.0.1", "ns/web-0", "", "net1", false, true},
-		"without an interface, perhaps of another network":   {blue, "10.0.0.1", "ns/web-0", "", "net1", false, false},
-		"an entry without one, same name":                    {blue, "blue-10.0.0.1", "ns/web-0", "net1", "", false, true},
-		"an entry without one, perhaps of another network":   {slice, "blue-10.0.0.1", "ns/web-0", "net1", "", false, false},
-		"of whoever it is, but on another interface, is not": {unnamed, "10.0.0.1", "ns/web-1", "net2", "net1", true, false},
+		"ours":                                             {unnamed, "10.0.0.1", "ns/web-0", "net1", "net1", false, true},
+		"ours, in a named network":                         {blue, "blue-10.0.0.1", "ns/web-0", "net1", "net1", false, true},
+		"ours, in a named network's slice":                 {slice, "blue-10.0.0.1", "ns/web-0", "net1", "net1", false, true},
+		"ours, in an unnamed one's slice":                  {slice, "10.0.0.1", "ns/web-0", "net1", "net1", false, true},
+		"ours, of a pool with any name":                    {own, "red-10.0.0.1", "ns/web-0", "net1", "net1", false, true},
+		"of another pod":                                   {unnamed, "10.0.0.1", "ns/web-1", "net1", "net1", false, false},
+		"of another pod, where any pod counts":             {unnamed, "10.0.0.1", "ns/web-1", "net1", "net1", true, true},
+		"of another interface":                             {unnamed, "10.0.0.1", "ns/web-0", "net2", "net1", false, false},
+		"of another address":                               {unnamed, "10.0.0.11", "ns/web-0", "net1", "net1", false, false},
+		"of an address that ends alike":                    {unnamed, "110.0.0.1", "ns/web-0", "net1", "net1", false, false},
+		"of another network":                               {blue, "red-10.0.0.1", "ns/web-0", "net1", "net1", false, false},
+		"of a network that begins alike":                   {blue, "blu-10.0.0.1", "ns/web-0", "net1", "net1", false, false},
+		"of a named network, ours is not":                  {unnamed, "blue-10.0.0.1", "ns/web-0", "net1", "net1", false, false},
+		"without an interface, same name":                  {blue, "blue-10.0.0.1", "ns/web-0", "", "net1", false, true},
+		"without an interface, perhaps of another network": {blue, "10.0.0.1", "ns/web-0", "", "net1", false, false},
+		"an entry without one, same name":                  {blue, "blue-10.0.0.1", "ns/web-0", "net1", "", false, true},
+		"an entry without one, perhaps of another network": {slice, "blue-10.0.0.1", "ns/web-0", "net1", "", false, false},
+		"of any pod, but on another interface, is not":     {unnamed, "10.0.0.1", "ns/web-1", "net2", "net1", true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			key := ipam.Key{IP: netip.MustParseAddr("10.0.0.1"), PodRef: "ns/web-0", Interface: tc.keyInterface}

@@ -18,8 +18,8 @@ import (
 // maxReads is how many reservations are read one by one before a list of all of them is cheaper.
 const maxReads = 64
 
-// takeBackLeftovers looks after entries that were gone before we came: somebody else removed them, and may have left the
-// reservation. It is removed too, under a tombstone of ours: whoever got the free address in the meantime, a pod of the
+// takeBackLeftovers handles entries that were removed before the release: another client removed them, and may have left the
+// reservation. It is removed too, under a tombstone of ours: a pod that got the free address in the meantime, one of the
 // same name included, may have inherited it. In a pool that is missing there is nothing to stand on: UID and
 // resourceVersion must do.
 func (p *poolWriter) takeBackLeftovers(ctx context.Context, items []*item) {
@@ -57,7 +57,7 @@ func (p *poolWriter) deleteReservations(ctx context.Context, i *item) error {
 	for _, r := range i.reservations {
 		if i.adopted {
 			return fmt.Errorf("could not release %s: reservation %s of pod %q still stands for the address, and the podref that the entry had "+
-				"before its release is needed to tell whether it belongs to it", i.Key, r.Name, r.PodRef)
+				"before its release is needed to know whether it belongs to it", i.Key, r.Name, r.PodRef)
 		}
 		err := p.writer.Delete(ctx, reservationObject(r.Name), client.Preconditions{UID: &r.UID, ResourceVersion: &r.ResourceVersion})
 		if err != nil && !isGone(err) {

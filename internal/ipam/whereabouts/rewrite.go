@@ -51,7 +51,7 @@ func (b *Backend) rewriteIn(ctx context.Context, pool string, items []*item) {
 		return
 	}
 	for _, i := range in(gone, items) {
-		i.err = fmt.Errorf("%w: IPPool %s is gone; observe it again", ipam.ErrChanged, pool)
+		i.err = fmt.Errorf("%w: IPPool %s is deleted; observe it again", ipam.ErrChanged, pool)
 	}
 	p.perform(ctx, rewriteStep, in(held, items))
 }

@@ -21,10 +21,10 @@ import (
 
 // +kubebuilder:rbac:groups=whereabouts.cni.cncf.io,resources=nodeslicepools,verbs=get;list;patch
 
-// errNotListed says that the cache has not seen every pool yet.
+// errNotListed: the cache has not seen every pool yet.
 var errNotListed = errors.New("the IPPools have not been listed yet")
 
-// GuardsSlices says whether the NodeSlicePools of a namespace are whereabouts' own, as configured.
+// GuardsSlices reports whether the NodeSlicePools of a namespace are whereabouts' own, as configured.
 func (b *Backend) GuardsSlices(namespace string) bool {
 	return slices.Contains(b.options.Namespaces, namespace)
 }
@@ -79,7 +79,7 @@ func (b *Backend) SlicePools(ctx context.Context) ([]*ipam.SlicePool, error) {
 }
 
 // ClearSlice takes the slice at an index of a SlicePool from its node. It fails with ipam.ErrSliceChanged if the object is not as it
-// was read: somebody may have given the slice away, or the node may have it again.
+// was read: the slice may belong to another node, or to the same one again.
 func (b *Backend) ClearSlice(ctx context.Context, pool *ipam.SlicePool, index int) error {
 	slice, path := pool.Slices[index], slicePath(index)
 	object := metadataOnly("NodeSlicePool", client.ObjectKey{Namespace: pool.Namespace, Name: pool.Name})

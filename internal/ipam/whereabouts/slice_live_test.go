@@ -138,14 +138,14 @@ func TestSlicePools(t *testing.T) {
 
 func TestClearSlice(t *testing.T) {
 	for name, tc := range map[string]struct {
-		answer  error
+		failure error
 		changed bool
 	}{
-		"it is as it was read":   {},
-		"a test fails":           {apierrors.NewInvalid(wb.SchemeGroupVersion.WithKind("NodeSlicePool").GroupKind(), "net", nil), true},
-		"somebody was faster":    {apierrors.NewConflict(wb.Resource("nodeslicepools"), "net", nil), true},
-		"it is gone":             {apierrors.NewNotFound(wb.Resource("nodeslicepools"), "net"), true},
-		"the write is forbidden": {apierrors.NewForbidden(wb.Resource("nodeslicepools"), "net", nil), false},
+		"it is as it was read":      {},
+		"a test fails":              {apierrors.NewInvalid(wb.SchemeGroupVersion.WithKind("NodeSlicePool").GroupKind(), "net", nil), true},
+		"another client was faster": {apierrors.NewConflict(wb.Resource("nodeslicepools"), "net", nil), true},
+		"it is gone":                {apierrors.NewNotFound(wb.Resource("nodeslicepools"), "net"), true},
+		"the write is forbidden":    {apierrors.NewForbidden(wb.Resource("nodeslicepools"), "net", nil), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var sent string
@@ -153,12 +153,12 @@ func TestClearSlice(t *testing.T) {
 				data, err := p.Data(o)
 				sent = string(data)
 				o.SetResourceVersion("8")
-				return errors.Join(err, tc.answer)
+				return errors.Join(err, tc.failure)
 			}}, nil)
 			pool := sliced(ipam.Slice{Node: "b", Range: mid}, ipam.Slice{Node: "a", Range: low})
 			pool.UID, pool.ResourceVersion = "u", "7"
 			err := b.ClearSlice(t.Context(), pool, 1)
-			if errors.Is(err, ipam.ErrSliceChanged) != tc.changed || (err == nil) != (tc.answer == nil) {
+			if errors.Is(err, ipam.ErrSliceChanged) != tc.changed || (err == nil) != (tc.failure == nil) {
 				t.Errorf("error %v", err)
 			}
 			const want = `[{"op":"test","path":"/metadata/uid","value":"u"},{"op":"test","path":"/metadata/resourceVersion","value":"7"},` +

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
-// Tombstone keeps addresses from other pods whose own pod is gone while its sandbox may live. It makes the first step of a release and no
+// Tombstone keeps addresses from other pods while the own pod is deleted and its sandbox may live. It makes the first step of a release and no
 // other: CNI DEL still finds the entry, by sandbox ID and interface.
 func (b *Backend) Tombstone(ctx context.Context, requests []ipam.Request) []ipam.Result {
 	return results(requests, inPools(requests, newItem, func(pool string, items []*item) { b.tombstoneIn(ctx, pool, items) }))
@@ -27,6 +27,6 @@ func (b *Backend) tombstoneIn(ctx context.Context, pool string, items []*item) {
 		p.perform(ctx, occupyStep, removed)
 	}
 	for _, i := range in(gone, removed) {
-		i.err = fmt.Errorf("%w: IPPool %s is gone, so there is no place for the tombstone of %s", ipam.ErrChanged, pool, i.IP)
+		i.err = fmt.Errorf("%w: IPPool %s is deleted, so there is no place for the tombstone of %s", ipam.ErrChanged, pool, i.IP)
 	}
 }

@@ -54,7 +54,7 @@ type usageKey struct {
 	subnet  netip.Prefix
 }
 
-// compare says which of two ranges that a pool may belong to is meant.
+// compare orders two ranges to one of which a pool belongs.
 func (k usageKey) compare(other usageKey) int {
 	return cmp.Or(cmp.Compare(len(k.network), len(other.network)), cmp.Compare(k.subnet.Bits(), other.subnet.Bits()),
 		k.subnet.Addr().Compare(other.subnet.Addr()), strings.Compare(k.network, other.network))
@@ -84,7 +84,7 @@ func measure(name naming, pool netip.Prefix, ranges []configuredRange) (usageKey
 	return key, count(spans)
 }
 
-// has says whether a pool is one of the range: by its name and its own range, or as the slice of a node.
+// has reports whether a pool is one of the range: by its name and its own range, or as the slice of a node.
 func (r *configuredRange) has(name naming, pool netip.Prefix) bool {
 	if !name.known {
 		return false

@@ -20,7 +20,7 @@ type configuredRange struct {
 	sliceBits int
 }
 
-// rangeSection is what an ipam section says of its ranges. Its keys are matched without regard to case, as whereabouts does.
+// rangeSection is the part of an ipam section about its ranges. Its keys are matched without regard to case, as whereabouts does.
 type rangeSection struct {
 	rangeText
 	Ranges    []rangeText `json:"ipRanges"`
@@ -35,8 +35,8 @@ type rangeText struct {
 	Exclude []string `json:"exclude"`
 }
 
-// rangesOf are the ranges in a network's configuration. A section, or a range, that whereabouts could not read either has none: nobody gets
-// an address by it.
+// rangesOf are the ranges in a network's configuration. A section, or a range, that whereabouts could not read either has none: no pod gets
+// an address from it.
 func rangesOf(config string) []configuredRange {
 	var value any
 	if json.Unmarshal([]byte(config), &value) != nil {

@@ -77,7 +77,7 @@ func TestUsage(t *testing.T) {
 			configs: []string{macvlan(`"range":"10.0.0.0/24","range_end":"10.0.0.9","network_name":"blue"`)},
 			want:    []ipam.RangeUse{{Range: "10.0.0.0/24", Addresses: 254}, {Network: "blue", Range: "10.0.0.0/24", Addresses: 9}},
 		},
-		"the slices of all nodes are one range, in which the fullest slice tells": {
+		"the slices of all nodes are one range, in which the fullest slice counts": {
 			pools:   []string{"blue-node-a-10.0.0.0-28 10.0.0.0/28 14", "blue-node-b-10.0.0.16-28 10.0.0.16/28 0"},
 			configs: []string{macvlan(`"range":"10.0.0.0/16","node_slice_size":"/28","network_name":"blue","exclude":["10.0.0.0/24"]`)},
 			want:    []ipam.RangeUse{{Network: "blue", Range: "10.0.0.0/16", Addresses: 28, Entries: 14, Fullest: 1}},

@@ -18,7 +18,7 @@ var versionTag = regexp.MustCompile(`^v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})(?:[-+._]
 // preRelease is a suffix by which a tag is older than its numbers.
 var preRelease = regexp.MustCompile(`^(?i:rc|alpha|beta|pre|dev|snapshot)`)
 
-// ReconcilerShared says whether whereabouts' reconciler may run in a pod with these images, under the pod's token: unless every whereabouts
+// ReconcilerShared reports whether whereabouts' reconciler may run in a pod with these images, under the pod's token: unless every whereabouts
 // image among them, one at least, has the tag of a version in which it does not.
 func (b *Backend) ReconcilerShared(images []string) bool {
 	found := false

@@ -20,7 +20,7 @@ import (
 )
 
 // Setup watches the pools. Where that is not possible yet, in the usual case because whereabouts' CRD is missing, the
-// manager starts all the same, the backend stays out of sync, and it asks again.
+// manager starts all the same, the backend stays out of sync, and it lists again.
 func (b *Backend) Setup(ctx context.Context, mgr manager.Manager) error {
 	if scheme := mgr.GetScheme(); !scheme.Recognizes(wb.SchemeGroupVersion.WithKind("IPPool")) {
 		if err := AddToScheme(scheme); err != nil {
@@ -104,23 +104,23 @@ func (b *Backend) poolSeen(object any) {
 	if !ok || !slices.Contains(b.options.Namespaces, pool.Namespace) {
 		return
 	}
-	b.tell(poolName(pool.Namespace, pool.Name), b.index.apply(pool, b.options.Clock.Now()))
+	b.changed(poolName(pool.Namespace, pool.Name), b.index.apply(pool, b.options.Clock.Now()))
 }
 
 func (b *Backend) poolDeleted(object any) {
 	// The informer missed the deletion; the key is that of an informer's store: "namespace/name", as poolName.
 	if unseen, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-		b.tell(unseen.Key, b.index.remove(unseen.Key))
+		b.changed(unseen.Key, b.index.remove(unseen.Key))
 		return
 	}
 	if pool, ok := object.(*wb.IPPool); ok {
 		name := poolName(pool.Namespace, pool.Name)
-		b.tell(name, b.index.remove(name))
+		b.changed(name, b.index.remove(name))
 	}
 }
 
-// tell passes a change on. Problems are logged once each, when they appear, in one line for each change of a pool.
-func (b *Backend) tell(pool string, e ipam.Event) {
+// changed publishes a change. Problems are logged once each, when they appear, in one line for each change of a pool.
+func (b *Backend) changed(pool string, e ipam.Event) {
 	if len(e.Problems) > 0 {
 		b.options.Log.Info("A pool holds what cannot be read; it is never written", "pool", pool,
 			"problems", len(e.Problems), "first", e.Problems[0].Message)
@@ -141,5 +141,5 @@ func (everyReplica) NeedLeaderElection() bool { return false }
 // ownCache starts with the manager's own caches, before the controllers.
 type ownCache struct{ cache.Cache }
 
-// GetCache tells the manager what to wait for.
+// GetCache is what the manager waits for.
 func (c ownCache) GetCache() cache.Cache { return c.Cache }

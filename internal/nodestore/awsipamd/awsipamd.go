@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package awsipamd reads the checkpoints of the AWS VPC CNI's daemon on this node. It never writes them: what they say is in the
+// Package awsipamd reads the checkpoints of the AWS VPC CNI's daemon on this node. It never writes them: their content is in the
 // daemon's memory too, which no other process can change.
 package awsipamd
 

@@ -28,7 +28,7 @@ type Source struct {
 	lockTimeout time.Duration
 }
 
-// New makes a source of a data directory. With networks only those are looked at, whichever of them are there.
+// New makes a source of a data directory. With networks only those that exist are read.
 func New(dataDir string, networks []string) *Source {
 	return &Source{dir: filepath.Clean(dataDir), networks: networks, lockTimeout: lockTimeout}
 }
@@ -127,7 +127,7 @@ func (s *Source) readNetwork(root *os.Root, network string) (nodestore.Reading, 
 	return read, true
 }
 
-// readEntry reads the entry in a file; with an error, the reason that goes with it.
+// readEntry reads the entry in a file, and returns the reason of an error.
 func readEntry(folder *os.Root, store nodestore.Store, name string) (nodestore.Entry, v1alpha1.Reason, error) {
 	content, err := storefile.Read(folder, name, nodestore.MaxHostLocalFile)
 	switch {

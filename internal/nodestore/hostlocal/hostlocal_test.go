@@ -159,7 +159,7 @@ func TestFingerprintChangesWithTheEntries(t *testing.T) {
 	write(t, dir+"/a/10.0.0.2", "s1\r\neth0")
 	write(t, dir+"/other/10.0.0.2", "s1\r\neth0")
 	s := New(dir, []string{"a", "b"})
-	// Folders whose time lies in the past: whatever changes them gives them another.
+	// Folders with a time in the past: any change gives them another.
 	past := func() string {
 		for _, folder := range []string{dir + "/a", dir + "/other", dir} {
 			if err := unix.Utimes(folder, []unix.Timeval{{Sec: 1}, {Sec: 1}}); err != nil {

@@ -28,7 +28,7 @@ const (
 
 // Reclaim removes an entry whose sandbox is proven gone, as host-local's DEL would: under the lock of the network's folder, and
 // only while the file of the address still has this sandbox ID and interface. The reason is ReasonAddressReclaimed, or
-// ReasonAddressChanged where nothing was removed because the file is gone or another.
+// ReasonAddressChanged where nothing was removed because the file is removed or another.
 func (s *Source) Reclaim(ctx context.Context, e nodestore.Entry) (v1alpha1.Reason, error) {
 	if e.Store.Backend != nodestore.HostLocal || e.Store.Source != s.dir || !s.covers(e.Store.Name) || !filepath.IsLocal(e.Store.Name) {
 		return "", fmt.Errorf("reclaiming %s of %s: not an entry of %s", e.IP, e.Store, s.dir)

@@ -77,7 +77,7 @@ func TestReclaimRemovesTheEntryAndNothingElse(t *testing.T) {
 	}
 }
 
-// TestI7ReclaimComparesAgain: whatever of the entry differs by now, nothing is removed.
+// TestI7ReclaimComparesAgain: if any field of the entry differs by now, nothing is removed.
 func TestI7ReclaimComparesAgain(t *testing.T) {
 	cases := map[string]struct {
 		networks []string
@@ -132,7 +132,7 @@ func TestI7ReclaimComparesAgain(t *testing.T) {
 	}
 }
 
-// TestReclaimWaitsForTheLock: what happens under somebody else's lock is seen, because the content is read after the lock is had.
+// TestReclaimWaitsForTheLock: what another process writes under the lock is seen, because the content is read after the lock is had.
 func TestReclaimWaitsForTheLock(t *testing.T) {
 	dir := network(t)
 	held := lockOf(t, dir)
@@ -198,8 +198,8 @@ func TestTheLockIsNotWaitedForForEver(t *testing.T) {
 	}
 }
 
-// TestALockThatWasReplacedKeepsNobodyOut: an administrator who clears the folder gives host-local another lock.
-func TestALockThatWasReplacedKeepsNobodyOut(t *testing.T) {
+// TestAReplacedLockBlocksNoOtherProcess: an administrator who clears the folder gives host-local another lock.
+func TestAReplacedLockBlocksNoOtherProcess(t *testing.T) {
 	dir := network(t)
 	held := lockOf(t, dir)
 	if err := unix.Flock(held, unix.LOCK_EX); err != nil {
@@ -235,13 +235,13 @@ func lockOf(t *testing.T, dir string) int {
 	return fd
 }
 
-// waiting returns once a second open file of the lock is there: somebody is about to lock it, or waits for it.
+// waiting returns once a second open file of the lock is there: another goroutine is about to lock it, or waits for it.
 func waiting(t *testing.T, dir string) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	for opened := 0; opened < 2; {
 		if time.Now().After(deadline) {
-			t.Fatal("nobody opens the lock")
+			t.Fatal("the lock is not opened")
 		}
 		opened = 0
 		links, err := filepath.Glob("/proc/self/fd/*")

@@ -40,7 +40,7 @@ func TestRead(t *testing.T) {
 		"nothing":                         {"absent", 10, "", fs.ErrNotExist},
 		"a folder":                        {"folder", 10, "", ErrNotRegular},
 		"a symbolic link to a file":       {"link", 10, "", ErrNotRegular},
-		"a pipe that nobody writes":       {"pipe", 10, "", ErrNotRegular},
+		"a pipe without a writer":         {"pipe", 10, "", ErrNotRegular},
 		"a file outside":                  {"../file", 10, "", nil},
 		"a file by way of another folder": {"folder/../file", 10, "0123456789", nil},
 	}

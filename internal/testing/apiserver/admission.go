@@ -83,7 +83,7 @@ func newScope(rules []admissionregistrationv1.RuleWithOperations, byNamespace, b
 	return s
 }
 
-// selects says that the write is in the scope.
+// selects reports whether the write is in the scope.
 func (s *scope) selects(r *review) (bool, error) {
 	switch {
 	case rules.IsExemptAdmissionConfigurationResource(r.attributes) || !r.matchesRules(s.rules):
@@ -143,7 +143,7 @@ func (s *Server) mutate(q *request, operation admissionv1.Operation, next, old o
 	return next, nil
 }
 
-// validate asks the policies and the validating webhooks; any of them can refuse.
+// validate calls the policies and the validating webhooks; any of them can refuse.
 func (s *Server) validate(q *request, operation admissionv1.Operation, next, old object) error {
 	r := s.newReview(q, operation, next, old)
 	force, err := s.admission()

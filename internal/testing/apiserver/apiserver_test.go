@@ -75,7 +75,7 @@ func TestGate(t *testing.T) {
 	}
 	outcomes["configmaps a"] = apiserver.Outcome{Err: apierrors.NewTooManyRequests("later", 0)}
 	if _, err := maps.Update(t.Context(), settings("a"), metav1.UpdateOptions{}); !apierrors.IsTooManyRequests(err) {
-		t.Errorf("a call that is answered with a status: %v", err)
+		t.Errorf("a call that gets a status: %v", err)
 	}
 	outcomes["configmaps a"] = apiserver.Outcome{}
 	if _, err := maps.Get(t.Context(), "a", metav1.GetOptions{}); err != nil {
@@ -83,11 +83,11 @@ func TestGate(t *testing.T) {
 	}
 	outcomes["configmaps a"] = apiserver.Outcome{Lost: true}
 	if err := maps.Delete(t.Context(), "a", metav1.DeleteOptions{}); err == nil || apierrors.IsNotFound(err) {
-		t.Errorf("a call whose answer is lost: %v", err)
+		t.Errorf("a call whose response is lost: %v", err)
 	}
 	delete(outcomes, "configmaps a")
 	if _, err := maps.Get(t.Context(), "a", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("a call whose answer was lost was not served: %v", err)
+		t.Errorf("a call whose response was lost was not served: %v", err)
 	}
 	client.Kill()
 	if _, err := maps.Get(t.Context(), "a", metav1.GetOptions{}); err == nil || apierrors.IsNotFound(err) {
@@ -129,7 +129,7 @@ func TestHeldEventsAreDeliveredOneByOne(t *testing.T) {
 	})
 }
 
-// next is the next event of a watch, in words.
+// next is the next event of a watch, as text.
 func next(w watch.Interface) string {
 	e, open := <-w.ResultChan()
 	switch o := e.Object.(type) {
@@ -195,7 +195,7 @@ func TestInformersRunInABubble(t *testing.T) {
 	})
 }
 
-func TestAWebhookThatNeverAnswersTimesOut(t *testing.T) {
+func TestAWebhookThatNeverRespondsTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 		_, _, set := start(t, apiserver.Options{Webhook: func(admissionregistrationv1.WebhookClientConfig) http.Handler { return hangs }})

@@ -89,13 +89,13 @@ func (c *Client) serve(q *request, lost bool) (*http.Response, error) {
 	return respond(q.http, a, err)
 }
 
-// answer is a successful response; a code of zero is 200.
-type answer struct {
+// reply is a successful response; a code of zero is 200.
+type reply struct {
 	code int
 	body []byte
 }
 
-func respond(r *http.Request, a *answer, err error) (*http.Response, error) {
+func respond(r *http.Request, a *reply, err error) (*http.Response, error) {
 	if err != nil {
 		status := apierrors.NewInternalError(err).ErrStatus
 		var known apierrors.APIStatus
@@ -107,7 +107,7 @@ func respond(r *http.Request, a *answer, err error) (*http.Response, error) {
 		if err != nil {
 			return nil, err
 		}
-		a = &answer{code: int(status.Code), body: body}
+		a = &reply{code: int(status.Code), body: body}
 	}
 	if a.code == 0 {
 		a.code = http.StatusOK
@@ -121,7 +121,7 @@ func response(r *http.Request, code int, contentType string, body io.ReadCloser,
 }
 
 // do serves everything but watches.
-func (s *Server) do(q *request) (*answer, error) {
+func (s *Server) do(q *request) (*reply, error) {
 	switch {
 	case q.review:
 		return q.selfSubjectReview()
@@ -134,10 +134,10 @@ func (s *Server) do(q *request) (*answer, error) {
 	}
 }
 
-// selfSubjectReview answers with the user, as authentication has it.
-func (q *request) selfSubjectReview() (*answer, error) {
+// selfSubjectReview returns the user, as authentication has it.
+func (q *request) selfSubjectReview() (*reply, error) {
 	body, err := json.Marshal(&authenticationv1.SelfSubjectReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"},
 		Status:   authenticationv1.SelfSubjectReviewStatus{UserInfo: q.userInfo()}})
-	return &answer{code: http.StatusCreated, body: body}, err
+	return &reply{code: http.StatusCreated, body: body}, err
 }

@@ -127,7 +127,7 @@ func gracePeriod(u *unstructured.Unstructured, options metav1.DeleteOptions) int
 	return period
 }
 
-// success answers a deletion of a kind whose last state is not returned.
+// success responds to a deletion of a kind whose last state is not returned.
 func (q *request) success(old *stored) ([]byte, error) {
 	uid := (&unstructured.Unstructured{Object: old.object}).GetUID()
 	return json.Marshal(&metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess,

@@ -25,7 +25,7 @@ type Kind struct {
 	schema.GroupVersionKind
 	Plural     string
 	Namespaced bool
-	// HasStatus says that the resource has the subresource status.
+	// HasStatus: the resource has the subresource status.
 	HasStatus bool
 	// Unmanaged leaves metadata.managedFields out, for resources of which no client reads them: to keep them is a large part of a write.
 	Unmanaged bool
@@ -51,7 +51,7 @@ type strategy struct {
 	generation bool
 	// statusOnCreate keeps the status that a client creates the object with.
 	statusOnCreate bool
-	// returnsDeleted answers a deletion with the object.
+	// returnsDeleted responds to a deletion with the object.
 	returnsDeleted bool
 	// setDefaults completes an object that was decoded.
 	setDefaults func(runtime.Object)

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Native kinds are answered in protobuf where the client accepts it, as the API server does: a client reads it several times as fast as JSON.
+// Native kinds are served in protobuf where the client accepts it, as the API server does: a client reads it several times as fast as JSON.
 // Requests are JSON.
 
 // protobufPrefix is in front of each object (k8s.io/apimachinery/pkg/runtime/serializer/protobuf).
@@ -24,7 +24,7 @@ var protobufPrefix = []byte{'k', '8', 's', 0}
 // The fields of every list of a native kind: its metadata and its items, both with a length.
 const listMetadata, listItem = 1<<3 | 2, 2<<3 | 2
 
-// wantsProtobuf says that the answer is in protobuf.
+// wantsProtobuf reports whether the response is in protobuf.
 func (q *request) wantsProtobuf() bool {
 	accept := q.http.Header.Get("Accept")
 	return q.kind != nil && q.kind.native != nil && strings.Contains(accept, runtime.ContentTypeProtobuf) && !strings.Contains(accept, "as=PartialObjectMetadata")
@@ -38,7 +38,7 @@ func (q *request) contentType() string {
 	return runtime.ContentTypeJSON
 }
 
-// contentTypeOf is that of an answer: a Status is JSON also where objects are not.
+// contentTypeOf is that of a response: a Status is JSON also where objects are not.
 func contentTypeOf(body []byte) string {
 	if bytes.HasPrefix(body, protobufPrefix) {
 		return runtime.ContentTypeProtobuf

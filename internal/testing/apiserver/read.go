@@ -20,13 +20,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-func (s *Server) get(q *request) (*answer, error) {
+func (s *Server) get(q *request) (*reply, error) {
 	found := s.find(q)
 	if found == nil {
 		return nil, q.notFound()
 	}
 	body, err := q.encode(found)
-	return &answer{body: body}, err
+	return &reply{body: body}, err
 }
 
 // selector is which objects a list or watch is about.
@@ -81,13 +81,13 @@ func (s selector) matches(o *stored) bool {
 		(s.fields.Empty() || s.fields.Matches(s.kind.fieldsOf(o.object)))
 }
 
-// page is where a list goes on: after a key, in the state of a revision.
+// page is where a list continues: after a key, in the state of a revision.
 type page struct {
 	Revision uint64 `json:"rv"`
 	After    string `json:"after"`
 }
 
-func (s *Server) list(q *request) (*answer, error) {
+func (s *Server) list(q *request) (*reply, error) {
 	sel, err := q.selector()
 	if err != nil {
 		return nil, err
@@ -119,14 +119,14 @@ func (s *Server) list(q *request) (*answer, error) {
 	}
 	if q.wantsProtobuf() {
 		body, err := q.kind.listed(metadata, items)
-		return &answer{body: body}, err
+		return &reply{body: body}, err
 	}
 	kind, version := q.kind.Kind+"List", q.kind.GroupVersion().String()
 	if strings.Contains(q.http.Header.Get("Accept"), "as=PartialObjectMetadataList") {
 		kind, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
 	}
 	head, err := json.Marshal(object{"kind": kind, "apiVersion": version, "metadata": metadata})
-	return &answer{body: slices.Concat(head[:len(head)-1], []byte(`,"items":[`), bytes.Join(items, []byte(",")), []byte("]}"))}, err
+	return &reply{body: slices.Concat(head[:len(head)-1], []byte(`,"items":[`), bytes.Join(items, []byte(",")), []byte("]}"))}, err
 }
 
 // item is an object in a list.

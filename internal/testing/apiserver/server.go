@@ -50,9 +50,9 @@ func (c Call) String() string {
 
 // Outcome is what becomes of a call. The zero value serves it.
 type Outcome struct {
-	// Err answers the call instead of serving it: an API status goes to the client as one, any other error as a broken connection.
+	// Err fails the call instead of serving it: the client gets an API status as such, any other error as a broken connection.
 	Err error
-	// Lost serves the call and breaks the connection before the answer.
+	// Lost serves the call and breaks the connection before the response.
 	Lost bool
 }
 
@@ -86,7 +86,7 @@ type Server struct {
 	force *inForce
 }
 
-// firstRevision leaves room below it for versions that are too old.
+// firstRevision leaves revisions below it for versions that are too old.
 const firstRevision = 100
 
 // New serves kinds, all of them empty.

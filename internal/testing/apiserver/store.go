@@ -22,7 +22,7 @@ type stored struct {
 	object   object
 	revision uint64
 
-	// text and message are the object in JSON and in protobuf, once somebody asked for them.
+	// text and message are the object in JSON and in protobuf, once a client asked for them.
 	text, message func() ([]byte, error)
 }
 
@@ -67,13 +67,13 @@ func (k *Kind) seal(o object, revision uint64) *stored {
 		message: sync.OnceValues(func() ([]byte, error) { return k.message(next) })}
 }
 
-// plan is a write that was judged on one version of the object: the states that it goes through, and whether it is then removed.
+// plan is a write that was judged on one version of the object: its states in order, and whether it is then removed.
 type plan struct {
 	old    *stored
 	states []object
 	remove bool
 	code   int
-	// result is answered instead of the last state.
+	// result is returned instead of the last state.
 	result func(last *stored) ([]byte, error)
 }
 
@@ -105,7 +105,7 @@ func (s *Server) commit(q *request, p *plan) (*stored, bool) {
 	return gone, true
 }
 
-// rehearse answers a dry run: the last state, stored nowhere.
+// rehearse serves a dry run: the last state, stored nowhere.
 func (q *request) rehearse(p *plan) *stored {
 	if len(p.states) == 0 {
 		return p.old
@@ -159,7 +159,7 @@ func (s *Server) State() *State {
 	return now
 }
 
-// Compact forgets all versions before the present one: what asks for them is answered with 410.
+// Compact forgets all versions before the present one: reads of them get 410.
 func (s *Server) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

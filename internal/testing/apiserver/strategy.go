@@ -137,7 +137,7 @@ func versionMissing() field.ErrorList {
 	return field.ErrorList{field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update")}
 }
 
-// isEndOfDeletion says that nothing keeps a deleted object any more.
+// isEndOfDeletion reports whether nothing keeps a deleted object any more.
 func isEndOfDeletion(next, old object) bool {
 	u, was := unstructured.Unstructured{Object: next}, unstructured.Unstructured{Object: old}
 	grace := was.GetDeletionGracePeriodSeconds()

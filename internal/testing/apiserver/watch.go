@@ -138,7 +138,7 @@ func (w *Stream) framed(kind string, raw []byte) []byte {
 
 func (w *Stream) send(kind string, o *stored) { w.frames <- w.frame(kind, o) }
 
-// bookmark says how far the stream is.
+// bookmark reports how far the stream is.
 func (w *Stream) bookmark(annotations object) {
 	metadata := object{"creationTimestamp": nil}
 	if annotations != nil {

@@ -36,7 +36,7 @@ type webhook struct {
 	hasNoDryRunEffect bool
 }
 
-// call asks a webhook about a write that it is for. It returns the object as the webhook changed it, or nil.
+// call calls a webhook about a write that it is for. It returns the object as the webhook changed it, or nil.
 func (s *Server) call(hook *webhook, r *review) (object, error) {
 	selected, err := hook.scope.selects(r)
 	if err != nil || !selected {
@@ -54,7 +54,7 @@ func (s *Server) call(hook *webhook, r *review) (object, error) {
 	if r.q.isDryRun() && !hook.hasNoDryRunEffect {
 		return nil, webhookerrors.NewDryRunUnsupportedErr(hook.name)
 	}
-	response, err := s.ask(hook, r)
+	response, err := s.review(hook, r)
 	if err != nil {
 		if hook.ignoresFailures {
 			return nil, nil
@@ -87,8 +87,8 @@ func applied(raw []byte, o object) (object, error) {
 	return out, utiljson.Unmarshal(after, &out)
 }
 
-// ask sends the review and returns the response, if it is one.
-func (s *Server) ask(hook *webhook, r *review) (*admissionv1.AdmissionResponse, error) {
+// review sends the review and returns the response, if it is one.
+func (s *Server) review(hook *webhook, r *review) (*admissionv1.AdmissionResponse, error) {
 	var handler http.Handler
 	if s.options.Webhook != nil {
 		handler = s.options.Webhook(hook.client)

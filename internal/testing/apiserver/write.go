@@ -19,7 +19,7 @@ import (
 
 // write serves a call that changes something. A plan is made on the present version, with no lock, since admission may call the
 // server; if the object changes meanwhile, it is made again.
-func (s *Server) write(q *request) (*answer, error) {
+func (s *Server) write(q *request) (*reply, error) {
 	for {
 		p, err := s.plan(q)
 		if err != nil {
@@ -35,7 +35,7 @@ func (s *Server) write(q *request) (*answer, error) {
 		} else {
 			body, err = q.encode(last)
 		}
-		return &answer{code: p.code, body: body}, err
+		return &reply{code: p.code, body: body}, err
 	}
 }
 
@@ -151,7 +151,7 @@ func initialStatus(k *Kind, o object) object {
 	return nil
 }
 
-// qualityOfService tells pods without resources from others, which is as much as a simulation needs.
+// qualityOfService distinguishes pods without resources from others, which is as much as a simulation needs.
 func qualityOfService(o object) string {
 	containers, _, _ := unstructured.NestedSlice(o, "spec", "containers")
 	for _, c := range containers {

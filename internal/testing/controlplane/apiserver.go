@@ -53,7 +53,7 @@ func (c *ControlPlane) startAPIServerAndEtcd(ctx context.Context) error {
 func (c *ControlPlane) configureEnvironment() error {
 	etcd, server := &envtest.Etcd{}, &envtest.APIServer{}
 	c.env = &envtest.Environment{
-		UseExistingCluster:       new(false), // whatever the environment says
+		UseExistingCluster:       new(false), // the environment variable does not count
 		ControlPlaneStartTimeout: c.options.StartTimeout,
 		ControlPlaneStopTimeout:  c.options.StopTimeout,
 		ControlPlane:             envtest.ControlPlane{Etcd: etcd, APIServer: server},
@@ -78,7 +78,7 @@ func (c *ControlPlane) configureEnvironment() error {
 	return c.configureProcesses(etcd, server)
 }
 
-// configureProcesses sets what envtest runs, and where the output goes.
+// configureProcesses sets what envtest runs, and where the output is written.
 func (c *ControlPlane) configureProcesses(etcd *envtest.Etcd, server *envtest.APIServer) error {
 	for name, target := range map[string]struct {
 		path *string
@@ -169,7 +169,7 @@ func (c *ControlPlane) await(ctx context.Context, what string, check func(contex
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s: %w, last answer: %w; logs: %s",
+			return fmt.Errorf("waiting for %s: %w, last response: %w; logs: %s",
 				what, context.Cause(ctx), err, filepath.Join(c.options.WorkDir, "logs"))
 		}
 	}

@@ -96,7 +96,7 @@ func (c *ControlPlane) start(ctx context.Context) error {
 }
 
 // Stop stops every component in the reverse order of the starts, by process
-// ID, and waits until all are gone. It goes on after an error and returns all
+// ID, and waits until all have exited. It continues after an error and returns all
 // of them; a component that had ended by itself is one. Stopping twice is
 // allowed.
 func (c *ControlPlane) Stop() error {

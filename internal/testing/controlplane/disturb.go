@@ -18,7 +18,7 @@ func (c *ControlPlane) StopAPIServer() error {
 	if err := c.env.ControlPlane.APIServer.Stop(); err != nil {
 		return fmt.Errorf("stopping %s: %w%s", apiServerName, err, c.describeLog(apiServerName))
 	}
-	return os.Remove(c.pidFile(apiServerName)) // the kernel may give the ID to somebody else
+	return os.Remove(c.pidFile(apiServerName)) // the kernel may give the ID to another process
 }
 
 // StartAPIServer starts kube-apiserver again after StopAPIServer: same port,

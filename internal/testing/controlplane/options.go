@@ -44,7 +44,7 @@ type Options struct {
 	// in envtest; spec.serviceAccountName then stays what the test wrote.
 	ServiceAccountAdmission bool
 
-	// NodeMonitorGracePeriod is how long a Node's lease and status may be silent
+	// NodeMonitorGracePeriod is how long a Node's lease and status may stay unchanged
 	// before kube-controller-manager makes it Ready=Unknown. Default: that of
 	// Kubernetes, 50s.
 	NodeMonitorGracePeriod time.Duration

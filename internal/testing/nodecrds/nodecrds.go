@@ -35,7 +35,7 @@ var manifests = map[string][]string{
 
 // Paths are the files of the CustomResourceDefinitions, one definition each, for controlplane.Options.CRDs. Modules that
 // are not in Go's module cache yet are downloaded and verified against go.sum; later calls need no network. It works in any
-// module that has this one in its build list. The error says what the go command said, or which file a module lacks.
+// module that has this one in its build list. The error has the output of the go command, or the file that a module lacks.
 func Paths(ctx context.Context) ([]string, error) {
 	top, err := list(ctx, ".", "-m", "-f", "{{.Dir}}", repository)
 	if err != nil {
@@ -58,7 +58,7 @@ func Paths(ctx context.Context) ([]string, error) {
 	return paths, check(paths)
 }
 
-// check finds what a newer version of a module moved: nothing may be missing without a word.
+// check finds what a newer version of a module moved: a missing file is an error.
 func check(paths []string) error {
 	expected := 2 // Azure's
 	for _, files := range manifests {

@@ -39,7 +39,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// NodeGoneDelay is how long a Node has to be gone.
+// NodeGoneDelay is how long a Node has to be deleted.
 const NodeGoneDelay = 5 * time.Minute
 
 // Settings are the delays.
@@ -54,7 +54,7 @@ type World struct {
 	// Live reads it, and Client reads and writes it.
 	Live, Client client.Client
 	Recorder     *events.FakeRecorder
-	// FailReads makes every live read of that kind fail, each time in other words.
+	// FailReads makes every live read of that kind fail, each time with another error.
 	FailReads string
 	// FailWrites makes every write of that name fail; Writes has the names of those that did not, but for creations and updates.
 	FailWrites string
@@ -143,7 +143,7 @@ func (f *World) recordingClient() client.Client {
 		}})
 }
 
-// Node is a Node whose machine has one word for all its IDs.
+// Node is a Node whose machine has the same value for all its IDs.
 func Node(name, uid, machine string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid),
 		CreationTimestamp: metav1.NewTime(Now.Add(-30 * time.Minute))}, Status: corev1.NodeStatus{
@@ -157,7 +157,7 @@ func Lease(name string, renewed time.Time) *coordinationv1.Lease {
 		Spec: coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: renewed}}}
 }
 
-// DeletedPod was deleted long ago and ended by PodGC, which proves nothing.
+// DeletedPod was deleted long ago and terminated by PodGC, which proves nothing.
 func DeletedPod() *corev1.Pod {
 	pod := PodOf("old", "10.0.0.5")
 	pod.DeletionTimestamp = &metav1.Time{Time: Now.Add(-time.Hour)}
@@ -172,7 +172,7 @@ func HeldByOld() []ipam.Entry {
 		Owner: &ipam.PodRef{Namespace: "default", Name: "web-1"}, PoolResourceVersion: "100"}}
 }
 
-// RecordOfOld is the record of the pod, on that machine; nil where nobody recorded it.
+// RecordOfOld is the record of the pod, on that machine; nil where it was not recorded.
 func RecordOfOld(node *v1alpha1.NodeIdentity) *v1alpha1.IPAllocation {
 	return &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: "old"}, Spec: v1alpha1.IPAllocationSpec{
 		PodNamespace: "default", PodName: "web-1", NodeName: "node",
@@ -370,7 +370,7 @@ func PodOf(uid, ip string) *corev1.Pod {
 		Spec: corev1.PodSpec{NodeName: "node"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 }
 
-// FinishedPod is a pod as a late cache still shows it: ended by its kubelet, held by us. In truth it is gone.
+// FinishedPod is a pod as a late cache still shows it: terminated by its kubelet, held by us. In truth it is deleted.
 func FinishedPod() *corev1.Pod {
 	pod := PodOf("old", "10.0.0.5")
 	pod.DeletionTimestamp = &metav1.Time{Time: Now.Add(-time.Minute)}

@@ -99,7 +99,7 @@ func (p *Process) LogFile() string { return p.logFile }
 // Done is closed when the program ended and was reaped.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Exited says whether the program ended.
+// Exited reports whether the program ended.
 func (p *Process) Exited() bool {
 	select {
 	case <-p.done:
@@ -152,11 +152,11 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// Pause freezes the program (SIGSTOP): it keeps its sockets and answers
+// Pause freezes the program (SIGSTOP): it keeps its sockets and responds
 // nothing, like a machine that hangs.
 func (p *Process) Pause() error { return p.signal(syscall.SIGSTOP) }
 
-// Resume lets a paused program go on.
+// Resume continues a paused program.
 func (p *Process) Resume() error { return p.signal(syscall.SIGCONT) }
 
 func (p *Process) signal(s syscall.Signal) error {

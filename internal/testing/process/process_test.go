@@ -46,7 +46,7 @@ func waitContext(t *testing.T) context.Context {
 	return ctx
 }
 
-// logged is satisfied once the log holds the word.
+// logged is satisfied once the log contains the word.
 func logged(p *process.Process, word string) process.Probe {
 	return func(context.Context) error {
 		content, err := os.ReadFile(p.LogFile())
@@ -64,7 +64,7 @@ func wantError(t *testing.T, err error, words ...string) {
 	}
 	for _, word := range words {
 		if !strings.Contains(err.Error(), word) {
-			t.Errorf("error %q does not say %q", err, word)
+			t.Errorf("error %q does not contain %q", err, word)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func TestStopEndsAPausedProgram(t *testing.T) {
 	}
 }
 
-func TestStopKillsAProgramThatDoesNotListenAndSaysSo(t *testing.T) {
+func TestStopKillsAProgramThatIgnoresTheSignal(t *testing.T) {
 	p := shell(t, `trap "" TERM; echo trapped; while :; do sleep 1; done`)
 	if err := p.WaitReady(waitContext(t), logged(p, "trapped")); err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func TestWaitReadyFailsAtOnceWhenTheProgramEnds(t *testing.T) {
 	wantError(t, err, "waiting for script", "exit status 1", "no such flag", p.LogFile())
 }
 
-func TestWaitReadyNamesTheLastAnswerWhenItsTimeIsOver(t *testing.T) {
+func TestWaitReadyNamesTheLastResponseAtItsTimeout(t *testing.T) {
 	p := shell(t, `exec sleep 600`)
 	ctx, cancel := context.WithCancel(t.Context())
 	calls := 0

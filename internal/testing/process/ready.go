@@ -25,7 +25,7 @@ const (
 type Probe func(context.Context) error
 
 // WaitReady calls the probe until it returns nil. It fails as soon as the
-// program ends, and when ctx ends; the error then carries the last answer of
+// program ends, and when ctx is done; the error then carries the last response of
 // the probe, the path of the log and its end.
 func (p *Process) WaitReady(ctx context.Context, probe Probe) error {
 	ticker := time.NewTicker(probeInterval)
@@ -36,7 +36,7 @@ func (p *Process) WaitReady(ctx context.Context, probe Probe) error {
 		case <-p.done:
 			return fmt.Errorf("waiting for %s to become ready: %w", p.name, p.unexpectedExit())
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s to become ready: %w, last answer: %w; log: %s%s",
+			return fmt.Errorf("waiting for %s to become ready: %w, last response: %w; log: %s%s",
 				p.name, context.Cause(ctx), last, p.logFile, LogTail(p.logFile))
 		default:
 		}
@@ -83,7 +83,7 @@ func HTTPProbe(url string) Probe {
 			return nil
 		}
 		body, _ := io.ReadAll(io.LimitReader(response.Body, logTailBytes))
-		return fmt.Errorf("%s answered %s: %s", url, response.Status, bytes.TrimSpace(body))
+		return fmt.Errorf("%s responded %s: %s", url, response.Status, bytes.TrimSpace(body))
 	}
 }
 

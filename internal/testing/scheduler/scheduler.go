@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package scheduler plays a simulation one step at a time, in a testing/synctest bubble: a step serves a call to the API server in
-// memory, fails it, loses its answer, delivers an event of a watch, cuts the watch, lets an actor act, or lets time pass.
+// memory, fails it, loses its response, delivers an event of a watch, cuts the watch, lets an actor act, or lets time pass.
 //
 // A seed decides. Each choice is made by a hash of the seed, the number of the step and the names of the options, not by their
 // order, so that an option more or less leaves most choices as they are. Every step is recorded by name and can be replayed.
@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
 )
 
-// Fault is a way in which a step goes wrong.
+// Fault is a way in which a step fails.
 type Fault string
 
 // The faults, as they are recorded and counted.
@@ -44,11 +44,11 @@ const longestDelay = 2 * time.Millisecond
 // Options of a scheduler.
 type Options struct {
 	Seed uint64
-	// Faults is the share of steps that go wrong, 0 to 1.
+	// Faults is the share of steps that fail, 0 to 1.
 	Faults float64
-	// Exempt calls never go wrong, and pass without a step of their own.
+	// Exempt calls never fail, and pass without a step of their own.
 	Exempt func(apiserver.Call) bool
-	// Held names what cannot happen now, a call or "STREAM event"; Wake says that this changed. Default: nothing.
+	// Held names what cannot happen now, a call or "STREAM event"; Wake signals a change of this. Default: nothing.
 	Held func(name string) bool
 	// Replay is a recorded schedule. A step that is not possible when its turn comes is taken as soon as it is; where none is, the seed chooses.
 	Replay []string
@@ -79,7 +79,7 @@ type waiting struct {
 	turn   chan Fault
 }
 
-// New makes a scheduler that holds everything. Serve tells it the server before the first step.
+// New makes a scheduler that holds everything. Serve sets its server before the first step.
 func New(o Options) *Scheduler {
 	return &Scheduler{options: o, began: time.Now(), arrived: make(chan struct{}, 1), faults: map[Fault]int{}, left: slices.Clone(o.Replay)}
 }
@@ -116,7 +116,7 @@ func nameOf(ctx context.Context, c apiserver.Call) string {
 	return name
 }
 
-// Turn waits until the scheduler lets an actor act. The name says what the actor does next. It fails once ctx ends.
+// Turn waits until the scheduler lets an actor act. The name is what the actor does next. It fails once ctx is done.
 func (s *Scheduler) Turn(ctx context.Context, name string) error {
 	_, err := s.wait(ctx, name, nil)
 	return err
@@ -178,7 +178,7 @@ func (s *Scheduler) Run(d time.Duration) {
 	}
 }
 
-// Calm ends the faults: what follows goes well.
+// Calm ends the faults: later steps succeed.
 func (s *Scheduler) Calm() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,7 +199,7 @@ func (s *Scheduler) number() int {
 	return len(s.recorded)
 }
 
-// Faults counts what went wrong.
+// Faults counts the faults.
 func (s *Scheduler) Faults() map[Fault]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

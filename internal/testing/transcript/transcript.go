@@ -43,7 +43,7 @@ type reader struct {
 	inside   bool
 	language string
 	block    []string
-	// follows says that a block of output would belong to the last step.
+	// follows reports whether a block of output would belong to the last step.
 	follows bool
 }
 

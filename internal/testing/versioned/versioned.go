@@ -44,7 +44,7 @@ func LeftOut(server *version.Version) string {
 	return "(" + strings.Join(parts, " || ") + ")"
 }
 
-// Why says what the specs of LeftOut are about.
+// Why is what the specs of LeftOut are about.
 func Why(server *version.Version) string {
 	var parts []string
 	served, unserved := split(server)

@@ -23,12 +23,12 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// agentSpecs are about what only a node's runtime can say, its kubelet being frozen.
+// agentSpecs are about what only a node's runtime shows, its kubelet being frozen.
 var agentSpecs = map[string]guardedSpec{
-	"a sandbox is removed while its kubelet is frozen: it is held while the agent says that it lives or hangs, and released at its word": {
+	"a sandbox is removed while its kubelet is frozen: it is held while the agent reports that it lives or hangs, and released on its report": {
 		capacity: 1, core: true, nodes: true, play: removedWhileFrozen,
 	},
-	"a node has no agent: what its kubelet has not ended is held, and the record says why": {capacity: 1, nodes: true, play: withoutAgent},
+	"a node has no agent: what its kubelet has not terminated is held, and the record shows why": {capacity: 1, nodes: true, play: withoutAgent},
 	"an address whose pod is gone is held while its sandbox lives on a frozen node, and reclaimed when that is gone": {
 		capacity: 1, nodes: true, play: orphanOnFrozenNode,
 	},
@@ -40,12 +40,12 @@ const (
 	criTime = time.Minute
 )
 
-// removedWhileFrozen: CNI DEL leaves the entry, because its removal is refused, so that nothing but the agent can tell.
+// removedWhileFrozen: CNI DEL leaves the entry, because its removal is refused, so that only the agent knows.
 func removedWhileFrozen(ctx context.Context, w *world) {
 	pod := w.leftByDelete(ctx)
 	breakNode(ctx, "freeze", first)
 	forceDelete(ctx, pod)
-	By("wait for the word of the node's agent")
+	By("wait for the response of the node's agent")
 	Eventually(verdictsOf(ctx, string(pod.UID))).WithContext(ctx).Should(ContainElement(v1alpha1.VerdictDoNotRelease))
 	Expect(w.isHeld(ctx, pod)()).To(BeTrue())
 
@@ -55,7 +55,7 @@ func removedWhileFrozen(ctx context.Context, w *world) {
 	DeferCleanup(func() { _ = syscall.Kill(agent, syscall.SIGCONT) })
 	removeSandboxes(ctx, first, pod.UID)
 	Eventually(w.watch.Present).WithContext(ctx).ShouldNot(HaveKey(w.address(1)))
-	Consistently(w.isHeld(ctx, pod)).WithContext(ctx).Should(BeTrue(), "nobody has said that the sandbox is gone")
+	Consistently(w.isHeld(ctx, pod)).WithContext(ctx).Should(BeTrue(), "no agent has reported that the sandbox is gone")
 	Expect(w.entries(ctx)).To(HaveLen(1))
 
 	By("let the agent go on")
@@ -92,7 +92,7 @@ func withoutAgent(ctx context.Context, w *world) {
 	forceDelete(ctx, pod)
 	removeSandboxes(ctx, first, pod.UID)
 	Eventually(w.watch.Present).WithContext(ctx).ShouldNot(HaveKey(w.address(1)))
-	By("wait for the record to say which report is missing")
+	By("wait for the record to name the missing report")
 	Eventually(explanation(ctx, string(pod.UID))).WithContext(ctx).Should(ContainSubstring("agent has not reported"))
 	Consistently(w.isHeld(ctx, pod)).WithContext(ctx).Should(BeTrue(), "no agent has reported that the sandbox is gone")
 	Expect(w.entries(ctx)).To(HaveLen(1))
@@ -103,7 +103,7 @@ func withoutAgent(ctx context.Context, w *world) {
 	w.isGone(ctx, pod)
 }
 
-// orphanOnFrozenNode: a pod that nobody protected, because no manager ran, goes at once when it is force-deleted.
+// orphanOnFrozenNode: a pod that is not protected, because no manager ran, is deleted at once when it is force-deleted.
 func orphanOnFrozenNode(ctx context.Context, w *world) {
 	noManager(ctx)
 	DeferCleanup(func(ctx context.Context) { scaleManager(ctx, 2) })
@@ -128,7 +128,7 @@ func orphanOnFrozenNode(ctx context.Context, w *world) {
 	mendNode(ctx, "thaw", first)
 }
 
-// killAgents kills every agent. What an agent saw goes with it: it reports a sandbox that it never saw as absent after sandboxCreationMax.
+// killAgents kills every agent. What an agent saw is lost with it: it reports a sandbox that it never saw as absent after sandboxCreationMax.
 func killAgents(ctx context.Context) {
 	GinkgoHelper()
 	Expect(admin.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(agents), client.GracePeriodSeconds(0))).To(Succeed())
@@ -146,7 +146,7 @@ func changeAgents(ctx context.Context, change func(*appsv1.DaemonSet)) {
 	awaitAgents(ctx)
 }
 
-// awaitAgents waits until every node that is to have an agent has one that can answer. An installation with evidence Kubelet has none.
+// awaitAgents waits until every node that is to have an agent has one that can respond. An installation with evidence Kubelet has none.
 func awaitAgents(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

@@ -92,7 +92,7 @@ func install(ctx context.Context) {
 	newWorld(ctx, 1).isProtected(ctx)
 }
 
-// uninstall takes Holdfast away, while it holds a pod where one can be made to be held, and looks for whatever is left of it.
+// uninstall removes Holdfast, while it holds a pod where possible, and looks for leftovers.
 func uninstall(ctx context.Context) {
 	GinkgoHelper()
 	w := newWorld(ctx, 2)

@@ -32,14 +32,14 @@ import (
 var componentSpecs = map[string]guardedSpec{
 	"fail-closed: without a manager no pod of a guarded network starts, and every other one does":            {capacity: 2, core: true, play: failClosed},
 	"admission-policy-protection: without a manager and without the webhook a pod is protected all the same": {capacity: 3, core: true, versions: Label(versioned.Needs(kubeversion.MutatingAdmissionPolicy)), play: policyProtection},
-	"hostnetwork: the webhooks come up and answer while no node has a network plugin":                        {capacity: 2, nodes: true, play: hostNetwork},
-	"prometheus: whoever may have the metrics gets them where the ServiceMonitor says":                       {capacity: 1, nodes: true, play: scraped},
+	"hostnetwork: the webhooks come up and respond while no node has a network plugin":                       {capacity: 2, nodes: true, play: hostNetwork},
+	"prometheus: an account with the permission gets the metrics at the ServiceMonitor's endpoint":           {capacity: 1, nodes: true, play: scraped},
 }
 
 // componentsFolder is where installations with components are written, from the top of the repository.
 const componentsFolder = "bin/e2e"
 
-// evidence is whose word the installation takes: E2E_EVIDENCE, or else the default.
+// evidence is the installation's setting: E2E_EVIDENCE, or else the default.
 func evidence() configv1alpha1.Evidence {
 	return cmp.Or(configv1alpha1.Evidence(os.Getenv("E2E_EVIDENCE")), configv1alpha1.DefaultEvidence)
 }
@@ -204,11 +204,11 @@ func policyProtection(ctx context.Context, w *world) {
 	By("delete a pod")
 	Expect(admin.Delete(ctx, old)).To(Succeed())
 	Eventually(w.entries).WithContext(ctx).Should(HaveLen(1), "its node has run CNI DEL")
-	Expect(w.isHeld(ctx, old)()).To(BeTrue(), "nobody is there to let it go")
+	Expect(w.isHeld(ctx, old)()).To(BeTrue(), "no manager runs to release it")
 	By("let the manager come back")
 	scaleManager(ctx, 2)
 	w.awaitPod(ctx, "web-0", old.UID)
-	Eventually(w.finalizers).WithContext(ctx).Should(ConsistOf("web-0", "next-0"), "the finalizer goes where no network is guarded")
+	Eventually(w.finalizers).WithContext(ctx).Should(ConsistOf("web-0", "next-0"), "the finalizer is removed where no network is guarded")
 }
 
 // hostNetwork takes the network plugin's configuration from every node, so that each is NotReady and no pod with a network of

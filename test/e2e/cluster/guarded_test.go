@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// guardedSpecs are what Holdfast has to live through; each ends with nobody left, and is then judged like every other.
+// guardedSpecs are what Holdfast has to live through; each ends with no pod left, and is then judged like every other.
 var guardedSpecs = map[string]guardedSpec{
 	"a StatefulSet churns in a pool with exactly as many addresses while the manager is disturbed": {capacity: 6, core: true, play: churn},
 	"a sandbox's process is killed":                                             {capacity: 1, core: true, nodes: true, play: sandboxKilled},
@@ -81,7 +81,7 @@ func withoutManager(ctx context.Context) {
 	scaleManager(ctx, 2)
 }
 
-// noManager stops every replica and waits until the last has answered its last call.
+// noManager stops every replica and waits until the last has served its last call.
 func noManager(ctx context.Context) {
 	GinkgoHelper()
 	scaleManager(ctx, 0)
@@ -261,7 +261,7 @@ func drained(ctx context.Context, w *world) {
 	}
 }
 
-// namelessToken gives a node's plugin a token that is bound to no pod: its CNI DEL is refused like anybody's removal of an
+// namelessToken gives a node's plugin a token that is bound to no pod: its CNI DEL is refused like any client's removal of an
 // address in use, the plugin passes over that, and what is left is released once the kubelet has ended the pod.
 func namelessToken(ctx context.Context, w *world) {
 	useNamelessToken(ctx)

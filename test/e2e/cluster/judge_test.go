@@ -21,7 +21,7 @@ type harm int
 const (
 	// duplicate: two live sandboxes have one address.
 	duplicate harm = iota + 1
-	// leak: an address is taken from its pool though nobody has it, and stays so.
+	// leak: an address is allocated in its pool though no sandbox has it, and stays so.
 	leak
 )
 
@@ -30,7 +30,7 @@ type scenario struct {
 	harm harm
 	// capacity is how many addresses the pool has.
 	capacity int
-	// core says that it belongs to what continuous integration runs.
+	// core reports whether it belongs to what continuous integration runs.
 	core bool
 	play func(ctx context.Context, w *world, guarded bool)
 }
@@ -77,7 +77,7 @@ func (s scenario) judge(ctx context.Context, w *world, guarded bool) {
 	}
 }
 
-// isClean is what holds after every spec with the guard: nobody ever had an address beside another one, and in the end there
+// isClean is what holds after every spec with the guard: no two sandboxes ever had one address, and in the end there
 // is no entry without a sandbox, no finalizer and no record.
 func (w *world) isClean(ctx context.Context) {
 	GinkgoHelper()
@@ -129,7 +129,7 @@ func (w *world) emptyPools(ctx context.Context) {
 	}
 }
 
-// isHeld says that a pod is being deleted and still there.
+// isHeld reports whether a pod is being deleted and still there.
 func (w *world) isHeld(ctx context.Context, pod *corev1.Pod) func() bool {
 	return func() bool {
 		var found corev1.Pod

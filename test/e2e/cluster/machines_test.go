@@ -94,7 +94,7 @@ func readState() (state clusterState, err error) {
 	return state, err
 }
 
-// platform is k3s where make cluster-up was told so.
+// platform is k3s if make cluster-up was called with it.
 func platform() string {
 	GinkgoHelper()
 	if !powered {
@@ -188,7 +188,7 @@ func declareOut(ctx context.Context, name string) {
 	})
 }
 
-// awaitPlugins waits until the nodes' CNI plugin can talk to the API server. Its token is bound to its DaemonSet's pod, which goes
+// awaitPlugins waits until the nodes' CNI plugin can reach the API server. Its token is bound to its DaemonSet's pod, which is deleted
 // with the node, and an ADD with a token that is not valid hangs for two minutes.
 func awaitPlugins(ctx context.Context) {
 	GinkgoHelper()

@@ -21,13 +21,13 @@ import (
 const (
 	nodeNetworkConfigs = "internal/testing/nodecrds/azure/nodenetworkconfigs.yaml"
 	dncFinalizer       = "finalizers.acn.azure.com/dnc-operations"
-	// sweptSoon bounds what the manager does when a resource comes or goes.
+	// sweptSoon bounds what the manager does when a resource is created or deleted.
 	sweptSoon = 3 * time.Minute
 )
 
 // nodeResourceSpecs are about the policies that an installation brings.
 var nodeResourceSpecs = map[string]guardedSpec{
-	"a machine is replaced under its name: on a default installation the old NodeNetworkConfig is written no more, and gains no address while it goes": {
+	"a machine is replaced under its name: on a default installation the old NodeNetworkConfig is written no more, and gains no address while it is deleted": {
 		capacity: 1, core: true, nodes: true, play: staleNodeNetworkConfig,
 	},
 }
@@ -62,7 +62,7 @@ func staleNodeNetworkConfig(ctx context.Context, _ *world) {
 	By("write one that carries the UID of the old Node")
 	stale := nodecrds.NodeNetworkConfig(first, old)
 	stale.SetNamespace("default")
-	// The policy fails open, and the service leads to the replica of the old machine until the kubelet's silence is noticed.
+	// The policy fails open, and the service leads to the replica of the old machine until the Node is NotReady.
 	Eventually(func(g Gomega) {
 		for range 10 { // calls are spread over the replicas
 			g.Expect(admin.Create(ctx, stale.DeepCopy(), client.DryRunAll)).NotTo(Succeed())
@@ -87,7 +87,7 @@ func staleNodeNetworkConfig(ctx context.Context, _ *world) {
 
 func merge(patch string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(patch)) }
 
-// refused says that a write was refused because the live Node is another.
+// refused reports whether a write was refused because the live Node is another.
 func refused(err error, live types.UID) {
 	GinkgoHelper()
 	Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)

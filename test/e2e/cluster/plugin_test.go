@@ -23,8 +23,8 @@ import (
 
 // pluginSpecs show what kubectl holdfast says of this very cluster; the transcript has all of its output.
 var pluginSpecs = map[string]guardedSpec{
-	"kubectl holdfast tells a healthy cluster from one with a frozen node, one without a manager and one with a leak": {
-		capacity: 2, core: true, nodes: true, play: pluginTells,
+	"kubectl holdfast distinguishes a healthy cluster from one with a frozen node, one without a manager and one with a leak": {
+		capacity: 2, core: true, nodes: true, play: pluginReports,
 	},
 }
 
@@ -67,18 +67,18 @@ func heading(text string) {
 	transcribe("## " + text + "\n\n")
 }
 
-func pluginTells(ctx context.Context, w *world) {
+func pluginReports(ctx context.Context, w *world) {
 	Expect(os.MkdirAll(filepath.Join(repository, componentsFolder), 0o755)).To(Succeed())
 	Expect(os.WriteFile(filepath.Join(repository, transcript), nil, 0o600)).To(Succeed())
 	pod := w.pinned(ctx, "lone", first)
 	_, address := w.awaitPod(ctx, pod.Name)
-	w.pluginTellsHealth(ctx, address.String())
-	w.pluginTellsLeak(ctx)
-	pluginTellsNoManager(ctx)
-	w.pluginTellsFrozenNode(ctx, pod, address.String())
+	w.pluginReportsHealth(ctx, address.String())
+	w.pluginReportsLeak(ctx)
+	pluginReportsNoManager(ctx)
+	w.pluginReportsFrozenNode(ctx, pod, address.String())
 }
 
-func (w *world) pluginTellsHealth(ctx context.Context, address string) {
+func (w *world) pluginReportsHealth(ctx context.Context, address string) {
 	GinkgoHelper()
 	heading("a healthy cluster")
 	Eventually(func() string { return strings.Join(w.records(ctx), " ") }).WithContext(ctx).Should(ContainSubstring("lone"))
@@ -88,7 +88,7 @@ func (w *world) pluginTellsHealth(ctx context.Context, address string) {
 	Expect(holdfast(ctx, fine, "audit")).To(ContainSubstring("No inconsistencies found"))
 	Expect(holdfast(ctx, fine, "uninstall", "--dry-run")).To(ContainSubstring(manager))
 	Eventually(func(g Gomega) {
-		// What other specs did on purpose is told by events, which come when they come.
+		// What other specs did on purpose is in events, which may be late.
 		var events corev1.EventList
 		g.Expect(admin.List(ctx, &events, client.MatchingFields{"reason": string(v1alpha1.ReasonUnsafeReleaseRefused)})).To(Succeed())
 		for i := range events.Items {
@@ -100,11 +100,11 @@ func (w *world) pluginTellsHealth(ctx context.Context, address string) {
 	Expect(holdfast(ctx, fine, "doctor", "-n", w.namespace)).To(ContainSubstring("0 FAIL"))
 }
 
-// pluginTellsLeak has an entry that no pod and no sandbox has, and takes it away by hand.
-func (w *world) pluginTellsLeak(ctx context.Context) {
+// pluginReportsLeak has an entry that no pod and no sandbox has, and takes it away by hand.
+func (w *world) pluginReportsLeak(ctx context.Context) {
 	GinkgoHelper()
 	heading("a leak")
-	const sandbox = "sandbox-of-nobody"
+	const sandbox = "sandbox-without-pod"
 	leaked := w.address(2)
 	patch := fmt.Sprintf(`{"spec":{"allocations":{"2":{"id":%q,"podref":"%s/gone-0","ifname":"net1"}}}}`, sandbox, w.namespace)
 	Expect(admin.Patch(ctx, w.pool(ctx), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
@@ -118,7 +118,7 @@ func (w *world) pluginTellsLeak(ctx context.Context) {
 	Expect(holdfast(ctx, fine, "history", leaked.String())).To(ContainSubstring("released " + leaked.String()))
 }
 
-func pluginTellsNoManager(ctx context.Context) {
+func pluginReportsNoManager(ctx context.Context) {
 	GinkgoHelper()
 	heading("no manager")
 	DeferCleanup(func(ctx context.Context) { scaleManager(ctx, 2) })
@@ -127,7 +127,7 @@ func pluginTellsNoManager(ctx context.Context) {
 	scaleManager(ctx, 2)
 }
 
-func (w *world) pluginTellsFrozenNode(ctx context.Context, pod *corev1.Pod, address string) {
+func (w *world) pluginReportsFrozenNode(ctx context.Context, pod *corev1.Pod, address string) {
 	GinkgoHelper()
 	heading("a frozen node")
 	breakNode(ctx, "freeze", first)

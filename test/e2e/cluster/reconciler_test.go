@@ -29,7 +29,7 @@ func reconcileEveryMinute(ctx context.Context) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// scaleReconciler turns whereabouts' own reconciler on or off. It runs every minute on the node that nobody breaks.
+// scaleReconciler turns whereabouts' own reconciler on or off. It runs every minute on the node that no spec breaks.
 func scaleReconciler(ctx context.Context, replicas int32) {
 	GinkgoHelper()
 	By(fmt.Sprintf("scale whereabouts' reconciler to %d", replicas))

@@ -53,7 +53,7 @@ func (w *world) successor(ctx context.Context, old *corev1.Pod, address netip.Ad
 	GinkgoHelper()
 	if guarded {
 		Eventually(w.isHeld(ctx, old)).WithContext(ctx).Should(BeTrue())
-		Consistently(w.isHeld(ctx, old)).WithContext(ctx).Should(BeTrue(), "%s was let go while its sandbox lives", old.Name)
+		Consistently(w.isHeld(ctx, old)).WithContext(ctx).Should(BeTrue(), "%s was released while its sandbox lives", old.Name)
 		return
 	}
 	next, inherited := w.awaitPod(ctx, old.Name, old.UID)
@@ -115,7 +115,7 @@ func killedThenOutOfService(ctx context.Context, w *world, guarded bool) {
 	awaitReady(ctx, first, false)
 	if guarded {
 		forceDelete(ctx, lone)
-		Consistently(w.isHeld(ctx, lone)).WithContext(ctx).Should(BeTrue(), "nobody has declared the node dead")
+		Consistently(w.isHeld(ctx, lone)).WithContext(ctx).Should(BeTrue(), "no administrator has declared the node dead")
 	}
 	declareOut(ctx, first)
 	w.awaitPod(ctx, "web-0", old.UID)
@@ -176,7 +176,7 @@ func (w *world) lostWithItsNode(ctx context.Context, guarded bool) *corev1.Pod {
 	breakNode(ctx, "kill", first)
 	forceDelete(ctx, pod)
 	if guarded {
-		Consistently(w.isHeld(ctx, pod)).WithContext(ctx).Should(BeTrue(), "nobody has said that its sandbox is gone")
+		Consistently(w.isHeld(ctx, pod)).WithContext(ctx).Should(BeTrue(), "no agent has reported that its sandbox is gone")
 	}
 	return pod
 }

@@ -61,7 +61,7 @@ var (
 	admin      client.Client
 	kubeconfig string
 	// powered: the cluster is that of make cluster-up, whose nodes can be broken and looked into. On another one, which KUBECONFIG
-	// names, nobody observes; what the API server shows is all that is judged.
+	// names, nodes are not observed; only what the API server shows is judged.
 	powered bool
 	// server is the version of the API server, and chosen the label filter without what it cannot show.
 	server *version.Version

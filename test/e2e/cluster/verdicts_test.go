@@ -22,7 +22,7 @@ const unguarded = "without Holdfast"
 
 // judged is what is known of a world when its last pod is gone.
 type judged struct {
-	// verdict is nil where nobody could look into the nodes.
+	// verdict is nil where the nodes could not be observed.
 	verdict *observer.Verdict
 	// left is how many entries the pools have, which no pod has.
 	left int
@@ -76,12 +76,12 @@ func leftOut(specs types.SpecReports) int {
 	return left
 }
 
-// nameOf is a spec's text with the container that says whether the guard is there.
+// nameOf is a spec's text with the container that reports whether the guard is there.
 func nameOf(spec SpecReport) string {
 	return strings.Join(append(slices.Clone(spec.ContainerHierarchyTexts[min(1, len(spec.ContainerHierarchyTexts)):]), spec.LeafNodeText), ": ")
 }
 
-// table has a row for each verdict. "Wire" counts the addresses of which the segment heard two voices, "closing" the hand-overs
+// table has a row for each verdict. "Wire" counts the addresses that two machines claimed on the segment, "closing" the hand-overs
 // beside a sandbox whose processes had ended, and "left" the entries of the IPAM that no pod has.
 func table(specs types.SpecReports) string {
 	var text strings.Builder

@@ -56,7 +56,7 @@ type world struct {
 }
 
 // newWorld makes one whose pool has at most six addresses. When the spec ends, its pods are deleted and everything is judged
-// by whoever wants to (judge, leaked), and then the namespace goes.
+// on request (judge, leaked), and then the namespace is deleted.
 func newWorld(ctx context.Context, capacity int) *world {
 	GinkgoHelper()
 	number := int(worlds.Add(1))

@@ -7,6 +7,6 @@
 //
 // A sandbox is its network namespace, whose inode and name no other one has while it exists. It is alive while the address is
 // on an interface that is up and a process of a pod, by its cgroup, is in the namespace. When a node's own CNI DEL frees an address, the runtime has
-// already ended the processes and the link goes some milliseconds later: such a namespace is closing, and whoever gets the
+// already ended the processes and the link goes some milliseconds later: such a namespace is closing, and a sandbox that gets the
 // address meanwhile is no duplicate unless it lasts (Limits.Closing).
 package observer

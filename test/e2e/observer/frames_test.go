@@ -33,7 +33,7 @@ func TestSpoken(t *testing.T) {
 	for name, test := range map[string]struct {
 		frame, address, mac string
 	}{
-		"an ARP answer":                               {frame: reply, address: "192.168.2.3", mac: "02:00:00:00:00:01"},
+		"an ARP reply":                                {frame: reply, address: "192.168.2.3", mac: "02:00:00:00:00:01"},
 		"an ARP probe claims nothing":                 {frame: probe},
 		"an ARP packet of other hardware":             {frame: strings.Replace(reply, "0806 0001", "0806 0006", 1)},
 		"an ARP packet cut short":                     {frame: reply[:60]},
@@ -49,7 +49,7 @@ func TestSpoken(t *testing.T) {
 			address, mac, ok := spoken(bytesOf(t, test.frame))
 			if !ok {
 				if test.address != "" {
-					t.Errorf("nobody speaks; expected %s for %s", test.mac, test.address)
+					t.Errorf("no claim in the frame; expected %s for %s", test.mac, test.address)
 				}
 				return
 			}

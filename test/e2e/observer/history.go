@@ -28,7 +28,7 @@ func (p Place) String() string {
 type Observation struct {
 	Address netip.Addr
 	Place   Place
-	// Alive says that a process is in the sandbox and that the interface is up; without it the sandbox is closing.
+	// Alive reports whether a process is in the sandbox and that the interface is up; without it the sandbox is closing.
 	Alive bool
 	// Owner is the cgroup of a process in the sandbox, which has the pod's UID in it; for the reader only.
 	Owner string
@@ -52,7 +52,7 @@ type Limits struct {
 // history keeps who had which address when. Looks come one after the other, in the order of their times.
 type history struct {
 	spans map[netip.Addr][]*Span
-	// claims are what was heard on the wire, by address and hardware address.
+	// claims are the frames on the wire, by address and hardware address.
 	claims map[claimKey]*Claim
 	looks  int
 	last   time.Time
@@ -99,7 +99,7 @@ func (h *history) look(at time.Time, seen []Observation) {
 	}
 }
 
-// open gives the span that a observation goes on with, or a new one.
+// open returns the span that an observation continues, or a new one.
 func (h *history) open(observation Observation, previous, at time.Time) *Span {
 	spans := h.spans[observation.Address]
 	for _, span := range spans {
@@ -132,7 +132,7 @@ type Overlap struct {
 	Address       netip.Addr
 	First, Second Span
 	From, To      time.Time
-	// Closing says that one of both had no process any more, as in a node's own CNI DEL.
+	// Closing reports whether one of both had no process any more, as in a node's own CNI DEL.
 	Closing bool
 }
 
@@ -185,8 +185,8 @@ func overlapOf(address netip.Addr, first, second *Span) (Overlap, bool) {
 	return Overlap{Address: address, First: *first, Second: *second, From: from, To: to, Closing: true}, true
 }
 
-// rivals gives the claims for one address by several hardware addresses within one answer time of each other: the kernel of a
-// sandbox answers as long as the address is on its interface, whoever else has it.
+// rivals gives the claims for one address by several hardware addresses within one response time of each other: the kernel of a
+// sandbox responds as long as the address is on its interface, also beside another.
 func (h *history) rivals(within time.Duration) []string {
 	byAddress := map[netip.Addr][]*Claim{}
 	for _, claim := range h.claims {
@@ -211,7 +211,7 @@ func (h *history) rivals(within time.Duration) []string {
 type Verdict struct {
 	// Duplicates are the addresses that two live sandboxes had, or a closing one for longer than the limit.
 	Duplicates []string
-	// OnTheWire are those of which the segment heard two voices.
+	// OnTheWire are those that two machines claimed on the segment.
 	OnTheWire []string
 	// Closing is how many hand-overs met a closing sandbox within the limit, and LongestClosing the longest.
 	Closing        int
@@ -251,7 +251,7 @@ func (h *history) verdict(limits Limits) Verdict {
 }
 
 func (v Verdict) String() string {
-	lines := []string{fmt.Sprintf("observer: %d looks (longest gap %s), %d sandboxes, %d addresses, %d claims heard: %d duplicates, %d on the wire, %d hand-overs beside a closing sandbox (longest %s)",
+	lines := []string{fmt.Sprintf("observer: %d looks (longest gap %s), %d sandboxes, %d addresses, %d claims seen: %d duplicates, %d on the wire, %d hand-overs beside a closing sandbox (longest %s)",
 		v.Looks, v.LongestGap.Round(time.Millisecond), v.Sandboxes, v.Addresses, v.Claims, len(v.Duplicates), len(v.OnTheWire), v.Closing, v.LongestClosing.Round(time.Millisecond))}
 	for _, part := range []struct {
 		title string

@@ -38,8 +38,8 @@ func TestVerdict(t *testing.T) {
 		duplicates int
 		closing    int
 	}{
-		"nobody has it":                               {looks: []string{"", ""}},
-		"one after the other":                         {looks: []string{"A", "A", "", "B", "B"}},
+		"none has it":         {looks: []string{"", ""}},
+		"one after the other": {looks: []string{"A", "A", "", "B", "B"}},
 		"one after the other without a look between":  {looks: []string{"A", "A", "B", "B"}},
 		"both at one look":                            {looks: []string{"A", "AB", "B"}, duplicates: 1},
 		"both for long":                               {looks: []string{"A", "AB", "AB", "AB"}, duplicates: 1},
@@ -85,22 +85,22 @@ func TestANameThatComesBackIsAnotherSandbox(t *testing.T) {
 }
 
 func TestRivalsOnTheWire(t *testing.T) {
-	type heard struct {
+	type claim struct {
 		after time.Duration
 		mac   string
 	}
 	for name, test := range map[string]struct {
-		heard  []heard
+		claims []claim
 		rivals int
 	}{
-		"one voice":                          {heard: []heard{{0, "1"}, {time.Minute, "1"}}},
-		"one after the other":                {heard: []heard{{0, "1"}, {time.Minute, "1"}, {2 * time.Minute, "2"}}},
-		"the first is heard for long beside": {heard: []heard{{0, "1"}, {time.Second, "2"}, {5 * time.Second, "1"}}, rivals: 1},
-		"the first is heard once more":       {heard: []heard{{0, "1"}, {time.Second, "2"}, {2 * time.Second, "1"}}},
+		"one claimant":                      {claims: []claim{{0, "1"}, {time.Minute, "1"}}},
+		"one after the other":               {claims: []claim{{0, "1"}, {time.Minute, "1"}, {2 * time.Minute, "2"}}},
+		"the first is seen for long beside": {claims: []claim{{0, "1"}, {time.Second, "2"}, {5 * time.Second, "1"}}, rivals: 1},
+		"the first is seen once more":       {claims: []claim{{0, "1"}, {time.Second, "2"}, {2 * time.Second, "1"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHistory()
-			for _, h2 := range test.heard {
+			for _, h2 := range test.claims {
 				h.claim(start.Add(h2.after), address, h2.mac)
 			}
 			if got := h.verdict(twoSecs).OnTheWire; len(got) != test.rivals {

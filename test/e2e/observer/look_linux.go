@@ -34,7 +34,7 @@ const (
 const podsCgroup = "kubepods"
 
 // look sees everything that every node's sandboxes have at this moment, but for loopback and link-local addresses. What it
-// could not see is named in the errors; a namespace that goes away meanwhile has nothing.
+// could not see is named in the errors; a namespace that disappears meanwhile has nothing.
 func look(nodes []Node) (seen []Observation, failures []error) {
 	owners, err := owners()
 	if err != nil {
@@ -68,7 +68,7 @@ func look(nodes []Node) (seen []Observation, failures []error) {
 
 // owners gives, by inode of a network namespace, the cgroup of a pod's process in it. Asked before the namespaces are looked
 // into: two sandboxes that one look finds alive both had a process at that moment, and both have the address after it. A CNI
-// plugin that works in the namespace is not the pod's: the kubelet's cgroups tell them apart.
+// plugin that works in the namespace is not the pod's: the kubelet's cgroups distinguish them.
 func owners() (map[uint64]string, error) {
 	processes, err := os.ReadDir("/proc")
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Options say what is watched and how closely.
+// Options describe what is watched and how closely.
 type Options struct {
 	// Nodes gives the nodes as they are now: a node that restarts has other processes. Required.
 	Nodes func() ([]Node, error)
-	// Bridge is the network interface of the shared segment in this process's network namespace; without it nobody listens.
+	// Bridge is the network interface of the shared segment in this process's network namespace; without it no frames are read.
 	Bridge string
 	// Every is the time between two looks; zero is 100 ms. AskEvery is the time between two rounds of questions; zero is 1 s.
 	Every, AskEvery time.Duration
@@ -129,7 +129,7 @@ func (o *Observer) look() {
 func (o *Observer) listen(ctx context.Context) {
 	buffer := make([]byte, 2048)
 	for ctx.Err() == nil {
-		address, mac, ok, err := o.wire.hear(buffer)
+		address, mac, ok, err := o.wire.receive(buffer)
 		if err != nil {
 			o.fail(err)
 			return
@@ -142,7 +142,7 @@ func (o *Observer) listen(ctx context.Context) {
 	}
 }
 
-// ask asks for every address that was ever seen: a sandbox that no look finds any more may still answer.
+// ask asks for every address that was ever seen: a sandbox that no look finds any more may still respond.
 func (o *Observer) ask() {
 	o.mutex.Lock()
 	addresses := make([]netip.Addr, 0, len(o.history.spans))

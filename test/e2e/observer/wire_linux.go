@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wire is a packet socket on the bridge of the shared segment: it hears every frame on it and can ask.
+// wire is a packet socket on the bridge of the shared segment: it receives every frame and can send requests.
 type wire struct {
 	socket int
 	index  int
@@ -44,7 +44,7 @@ func (w *wire) prepare() error {
 	if err := unix.Bind(w.socket, &unix.SockaddrLinklayer{Protocol: networkOrder(unix.ETH_P_ALL), Ifindex: w.index}); err != nil {
 		return err
 	}
-	// A bridge hands its own port only what is meant for it; answers go from pod to pod.
+	// A bridge hands its own port only what is meant for it; replies go from pod to pod.
 	all := unix.PacketMreq{Ifindex: int32(w.index), Type: unix.PACKET_MR_PROMISC}
 	if err := unix.SetsockoptPacketMreq(w.socket, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &all); err != nil {
 		return err
@@ -53,8 +53,8 @@ func (w *wire) prepare() error {
 	return unix.SetsockoptTimeval(w.socket, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit)
 }
 
-// hear waits for the next frame in which somebody speaks for an address; ok is false when there was none for a while.
-func (w *wire) hear(buffer []byte) (address netip.Addr, mac string, ok bool, err error) {
+// receive waits for the next frame in which a machine claims an address; ok is false when there was none for a while.
+func (w *wire) receive(buffer []byte) (address netip.Addr, mac string, ok bool, err error) {
 	length, _, err := unix.Recvfrom(w.socket, buffer, 0)
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
 		return netip.Addr{}, "", false, nil
@@ -66,7 +66,7 @@ func (w *wire) hear(buffer []byte) (address netip.Addr, mac string, ok bool, err
 	return address, mac, ok, nil
 }
 
-// ask asks the segment who has an address. Whoever has it answers, also when its node is frozen: the kernel does.
+// ask sends an ARP request or a neighbor solicitation for an address. The kernel of a frozen node responds too.
 func (w *wire) ask(address netip.Addr) error {
 	frame := question(w.mac, address)
 	if err := unix.Sendto(w.socket, frame, 0, &unix.SockaddrLinklayer{Ifindex: w.index}); err != nil {

@@ -63,7 +63,7 @@ func (s slices) allocate(ctx context.Context, node *story.Node, pod string) stri
 	return story.Allocate(ctx, node.Name, story.PoolNamespace, s.Name, "default/"+pod)
 }
 
-// empty empties the pools of a node, as Holdfast does once nobody uses the addresses.
+// empty empties the pools of a node, as Holdfast does once no pod uses the addresses.
 func (s slices) empty(ctx context.Context, node *story.Node) {
 	GinkgoHelper()
 	var list wbv1alpha1.IPPoolList
@@ -102,7 +102,7 @@ func (s slices) notes(ctx context.Context, reason v1alpha1.Reason) ([]string, er
 
 var requests = regexp.MustCompile(`^apiserver_admission_webhook_request_total\{.*name="nodeslicepool.slices.holdfast.dev".*\} ([0-9.e+]+)$`)
 
-// calls is how often the API server called the webhook, whatever came of it.
+// calls is how often the API server called the webhook, with any result.
 func calls(ctx context.Context) int {
 	GinkgoHelper()
 	metrics, err := kubernetes.NewForConfigOrDie(fixture.Plane.Config()).RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
@@ -145,7 +145,7 @@ var _ = suite.Describe("The slice of a node that is gone", func() {
 		c := s.join(ctx, "c")
 		Eventually(ctx, s.owners).Should(Equal([]string{c.Name, b.Name, "", ""}))
 		Expect(s.allocate(ctx, c, "new")).To(Equal(first))
-		Expect(story.Entries(ctx)).To(HaveLen(2), "nobody has released the first")
+		Expect(story.Entries(ctx)).To(HaveLen(2), "the first is not released")
 	})
 
 	It("is kept with the guard until its last entry is released", func(ctx context.Context) {
@@ -161,7 +161,7 @@ var _ = suite.Describe("The slice of a node that is gone", func() {
 		Expect(s.allocate(ctx, c, "new")).NotTo(Equal(first))
 		Eventually(ctx, s.notes).WithArguments(v1alpha1.ReasonSliceKept).Should(ContainElement(And(ContainSubstring(a.Name), ContainSubstring("1 of its entries"))))
 
-		By("its last entry going, after which the manager clears the slice, past its own webhook")
+		By("its last entry being removed, after which the manager clears the slice, past its own webhook")
 		s.empty(ctx, a)
 		Eventually(ctx, s.owners).Should(Equal([]string{"", b.Name, c.Name, ""}))
 		Eventually(ctx, s.notes).WithArguments(v1alpha1.ReasonSliceCleared).Should(ConsistOf(ContainSubstring(a.Name)))

@@ -86,7 +86,7 @@ var _ = suite.Describe("Reservations that whereabouts' allocator made", func() {
 		Eventually(ctx, story.Reservations).Should(Equal(map[string]string{w.IP(1): w.Name + "/unmarked", w.IP(3): w.Name + "/marked"}))
 	})
 
-	It("of one address in two pools are told on both pods, nothing is freed, and the one that stays keeps or gets the reservation", func(ctx context.Context) {
+	It("of one address in two pools are reported on both pods, nothing is freed, and the one that stays keeps or gets the reservation", func(ctx context.Context) {
 		define(ctx, "wide", story.Settings{"range": w.CIDR(24), "network_name": w.Name})
 		define(ctx, "narrow", story.Settings{"range": w.CIDR(25), "network_name": w.Name})
 		first, address := run(ctx, "first", "wide")

@@ -12,11 +12,11 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// address makes an "https://host:port" where no manager is; it goes with the spec, or with its ordered container.
+// address makes an "https://host:port" where no manager is; it is closed after the spec, or after its ordered container.
 type address func() string
 
-// refuses is an address that refuses every connection: the manager's pods are gone. The port is bound, so that nobody else can
-// get it, and nobody listens.
+// refuses is an address that refuses every connection: the manager's pods are gone. The port is bound, so that no other process can
+// get it, and no process listens.
 func refuses() string {
 	GinkgoHelper()
 	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
@@ -31,7 +31,7 @@ func refuses() string {
 	return "https://" + url
 }
 
-// swallows is an address that takes every connection and never says a word: a node that hangs, a network that drops.
+// swallows is an address that accepts every connection and never responds: a node that hangs, a network that drops.
 func swallows() string {
 	GinkgoHelper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -50,7 +50,7 @@ func swallows() string {
 	DeferCleanup(func() {
 		Expect(listener.Close()).To(Succeed())
 		group.Wait()
-		Expect(connections).NotTo(BeEmpty(), "nobody called the address: the specs proved nothing")
+		Expect(connections).NotTo(BeEmpty(), "the address was not called: the specs proved nothing")
 		for _, connection := range connections {
 			Expect(connection.Close()).To(Succeed())
 		}

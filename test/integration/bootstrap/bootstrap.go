@@ -87,7 +87,7 @@ var _ = suite.Describe("No manager is alive:", func() {
 			It("pods that name networks start, unless the guard fails closed", func(ctx context.Context) {
 				startPod(ctx, withNetworks, tc.withNetworks)
 			})
-			It("pods on the node's own network start, whatever networks they name", func(ctx context.Context) {
+			It("pods on the node's own network start, with any networks in their annotations", func(ctx context.Context) {
 				Expect(callsDuring(ctx, func() {
 					pod := newPod(apps, withNetworks)
 					pod.Spec.HostNetwork = true
@@ -267,7 +267,7 @@ func kubeletReports(ctx context.Context) {
 			return m.kubelet.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"phase":"Running"}}`)))
 		}).Should(Succeed())
 		Expect(m.kubelet.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
-		By("the administrator letting the pod go without the manager, as the README says")
+		By("the administrator unholding the pod without the manager, as the README describes")
 		Expect(admin.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"holdfast.dev/unhold":"GivenUp: the spec is over"},"finalizers":null}}`)))).To(Succeed())
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
 	})).To(BeEmpty())

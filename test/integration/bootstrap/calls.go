@@ -21,7 +21,7 @@ var (
 	conditionErrors = regexp.MustCompile(`^apiserver_admission_match_condition_evaluation_errors_total\{.*name="([^"]+)".*\} ([0-9.e+]+)$`)
 )
 
-// count reads a counter of the API server, for each webhook of Holdfast: how often it was called, whatever came of it.
+// count reads a counter of the API server, for each webhook of Holdfast: how often it was called, with any result.
 func count(ctx context.Context, counter *regexp.Regexp) map[string]int {
 	GinkgoHelper()
 	clientset, err := kubernetes.NewForConfig(plane.Config())

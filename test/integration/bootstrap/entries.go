@@ -97,7 +97,7 @@ var _ = suite.Describe("What Holdfast registers", func() {
 	for _, tc := range []struct {
 		name       string
 		components []string
-		closed     []string // the webhooks that may stop a write when nobody answers
+		closed     []string // the webhooks that may stop a write when no manager responds
 	}{
 		{"by default", nil, nil},
 		{"with fail-closed", []string{"fail-closed"}, []string{protectionWebhook}},
@@ -149,7 +149,7 @@ var _ = suite.Describe("What Holdfast registers", func() {
 		}
 	})
 
-	It("fails open without an authority that the API server can trust, whatever a policy says", func(context.Context) {
+	It("fails open without an authority that the API server can trust, under any policy", func(context.Context) {
 		for name, policy := range presets() {
 			policy.Spec.Action, policy.Spec.FailurePolicy = v1alpha1.PolicyDeny, v1alpha1.PolicyFail
 			target := nodepolicy.Target{URL: "https://127.0.0.1:1"}
@@ -159,7 +159,7 @@ var _ = suite.Describe("What Holdfast registers", func() {
 	})
 })
 
-// aboutOurselves says that a policy looks at the writes of one of our accounts alone, or at our own kinds alone.
+// aboutOurselves reports whether a policy looks at the writes of one of our accounts alone, or at our own kinds alone.
 func aboutOurselves(policy *admissionregistrationv1.ValidatingAdmissionPolicy) bool {
 	for _, c := range policy.Spec.MatchConditions {
 		if strings.HasPrefix(c.Expression, `request.userInfo.username == ["system:serviceaccount", "holdfast-`) {

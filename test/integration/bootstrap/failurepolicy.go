@@ -47,7 +47,7 @@ var _ = suite.Describe("Every preset has failurePolicy Fail, and no manager is a
 	It("the manager itself can come back", managerComesBack)
 	It("Holdfast can be repaired or removed", holdfastCanBeRepaired)
 
-	It("a write for a node by somebody whose token is not of it is stopped: that is what was asked for", func(ctx context.Context) {
+	It("a write for a node by a client with another node's token is stopped: the policy is configured to", func(ctx context.Context) {
 		m, other := registered(ctx), registered(ctx)
 		Expect(operator(ctx).Create(ctx, samples(m.name, m.uid)["nodenetworkconfigs"])).To(stoppedBy(nodeNetworkConfigs))
 		Expect(other.agent(ctx).Create(ctx, samples(m.name, m.uid)["ciliumnodes"])).To(stoppedBy(ciliumNodes))

@@ -193,7 +193,7 @@ func (i *installation) pretend(ctx context.Context, webhook string) error {
 	}
 }
 
-// dryRunProtected says whether a new pod with networks is protected.
+// dryRunProtected reports whether a new pod with networks is protected.
 func dryRunProtected(ctx context.Context) bool {
 	pod := newPod(apps, withNetworks)
 	return admin.Create(ctx, pod, client.DryRunAll) == nil && slices.Contains(pod.Finalizers, v1alpha1.Finalizer)

@@ -148,7 +148,7 @@ var _ = suite.Describe("The presets", func() {
 			Expect(may(ctx, manager, "delete", resource)).To(BeFalse(), name)
 			Expect(may(ctx, manager, "patch", resource)).To(BeFalse(), name)
 		}
-		By("an upgrade that applies the installation again: the answer still has what was collected")
+		By("an upgrade that applies the installation again: the response still has what was collected")
 		for _, object := range render("config/rbac") {
 			if object.GetKind() == "ClusterRole" && object.GetName() == aggregated {
 				Expect(admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership, client.FieldOwner("administrator"))).To(Succeed())

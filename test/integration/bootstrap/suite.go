@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package bootstrap shows that a cluster starts, and heals, with Holdfast installed and no manager alive: everything
-// that it registers with the API server is there, as rendered, and every call to it goes to an address that refuses it or
-// never answers. Nodes, agents and operators write under identities of their own.
+// that it registers with the API server is there, as rendered, and every call to it reaches an address that refuses it or
+// never responds. Nodes, agents and operators write under identities of their own.
 package bootstrap
 
 import (

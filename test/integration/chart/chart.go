@@ -51,7 +51,7 @@ var _ = suite.Describe("the chart", Ordered, func() {
 		Expect(ofHook(ctx)).To(BeEmpty(), "the account exists only while the hook runs")
 	}, SpecTimeout(specTimeout))
 
-	It("tells in its notes what is next, and which labels the namespace lacks", func(ctx context.Context) {
+	It("names in its notes the next steps, and the labels that the namespace lacks", func(ctx context.Context) {
 		notes, err := helm("get", "notes", release)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(notes).To(And(ContainSubstring("kubectl holdfast doctor"), ContainSubstring("helm uninstall holdfast -n holdfast-system"),

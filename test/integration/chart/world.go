@@ -31,7 +31,7 @@ import (
 const (
 	own, release = "holdfast-system", "holdfast"
 	hook         = "holdfast-uninstall"
-	// foreign is somebody else's finalizer.
+	// foreign is the finalizer of another controller.
 	foreign = "example.com/backup"
 )
 
@@ -52,7 +52,7 @@ func install(args ...string) {
 	Expect(err).NotTo(HaveOccurred(), out)
 }
 
-// hold makes a pod that is guarded and deleted; our finalizer keeps it, and where asked for somebody else's.
+// hold makes a pod that is guarded and deleted; our finalizer keeps it, and those in more.
 func hold(ctx context.Context, namespace, name string, more ...string) *corev1.Pod {
 	GinkgoHelper()
 	pod := &corev1.Pod{
@@ -67,7 +67,7 @@ func hold(ctx context.Context, namespace, name string, more ...string) *corev1.P
 	return pod
 }
 
-// kubelet runs the pods of the hook until ctx ends: the command of the container, with a token that is bound to the pod. Where enough
+// kubelet runs the pods of the hook until ctx is done: the command of the container, with a token that is bound to the pod. Where enough
 // is not empty, it ends the command once that is printed, as a node does that is shut down. What the command printed comes at the end.
 // Pods that never stop get seconds instead of minutes, and two clean reads may follow each other at once.
 func kubelet(ctx context.Context, enough string) (logs <-chan string) {
@@ -136,7 +136,7 @@ func runPod(ctx context.Context, pod *corev1.Pod, printed io.Writer, enough stri
 // strand puts a pod of the manager on a node without a kubelet, where it will not stop.
 func strand(ctx context.Context) {
 	GinkgoHelper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "silent"}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "stopped"}}
 	Expect(admin.Create(ctx, node)).To(Succeed())
 	var pods corev1.PodList
 	Eventually(ctx, func() []corev1.Pod {

@@ -19,34 +19,34 @@ import (
 
 const widgetsFile = "testdata/widgets.yaml"
 
-func TestTheServerInMemoryAnswersAsARealOne(t *testing.T) {
+func TestTheServerInMemoryRespondsAsARealOne(t *testing.T) {
 	hooks := startWebhooks(t)
 	genuine, memory := startReal(t), startMemory(t, hooks)
 	for i, s := range stories(hooks) {
 		t.Run(strings.ReplaceAll(s.name, " ", "_"), func(t *testing.T) {
 			namespace := fmt.Sprintf("story-%d", i)
-			for _, w := range []*teller{genuine, memory} {
+			for _, w := range []*player{genuine, memory} {
 				w.namespace, w.authority = namespace, hooks.ca
-				w.tell(t, []step{post("/api/v1/namespaces", `{"metadata":{"name":"NS","labels":{"story":"NS"}}}`)})
+				w.playAll(t, []step{post("/api/v1/namespaces", `{"metadata":{"name":"NS","labels":{"story":"NS"}}}`)})
 			}
-			want, got := genuine.tell(t, s.steps), memory.tell(t, s.steps)
+			want, got := genuine.playAll(t, s.steps), memory.playAll(t, s.steps)
 			for j := range want {
 				if want[j] != got[j] {
 					t.Errorf("step %d\n  of a real server:   %s\n  of that in memory:  %s", j+1, want[j], got[j])
 				}
 			}
-			for _, w := range []*teller{genuine, memory} {
-				w.tell(t, s.cleanup)
+			for _, w := range []*player{genuine, memory} {
+				w.playAll(t, s.cleanup)
 			}
 		})
 	}
 }
 
-func startReal(t *testing.T) *teller {
+func startReal(t *testing.T) *player {
 	t.Helper()
 	plane, err := controlplane.Start(t.Context(), controlplane.Options{
 		CRDs: []string{filepath.FromSlash(widgetsFile)},
-		// It would write a ConfigMap into a story's namespace while the story is told.
+		// It would write a ConfigMap into a story's namespace while the story is played.
 		ControllerManagerArgs: map[string]string{"controllers": "*,-root-ca-certificate-publisher-controller"},
 	})
 	if err != nil {
@@ -63,15 +63,15 @@ func startReal(t *testing.T) *teller {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &teller{http: client, host: strings.TrimSuffix(config.Host, "/")}
+	return &player{http: client, host: strings.TrimSuffix(config.Host, "/")}
 }
 
-func startMemory(t *testing.T, hooks *webhooks) *teller {
+func startMemory(t *testing.T, hooks *webhooks) *player {
 	t.Helper()
 	widgets, err := apiserver.CustomFromFile(widgetsFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := apiserver.New(apiserver.Options{Webhook: hooks.handler}, append(apiserver.Natives(), widgets)...)
-	return &teller{http: &http.Client{Transport: server.Client(apiserver.Identity{Client: "story"})}, host: "http://memory"}
+	return &player{http: &http.Client{Transport: server.Client(apiserver.Identity{Client: "story"})}, host: "http://memory"}
 }

@@ -253,7 +253,7 @@ func admissionStories(hooks *webhooks) []story {
 				hooks.client("/fail")+`,`+selector+`,"rules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["pods"]}]}]}`),
 			post(pods+"?dryRun=All", webPod).awaits(500), post(configs, watched("other"))},
 			cleanup: []step{del(validating+"/NS", ""), del(validating+"/NS-closed", "")}},
-		{name: "a policy refuses by reason, with its message, and where it cannot tell", steps: []step{
+		{name: "a policy refuses by reason, with its message, and where it cannot decide", steps: []step{
 			post(configs, watched("kept")), post(widgets, `{"apiVersion":"conformance.holdfast.dev/v1","kind":"Widget","metadata":{"name":"gear","labels":{"w":"x"}}}`),
 			post(policies, policy), post(bindings, `{"metadata":{"name":"NS"},"spec":{"policyName":"NS","validationActions":["Deny"],"matchResources":{`+selector+`}}}`),
 			post(configs+"?dryRun=All", watched("broken")).awaits(422), post(configs, watched("fine")), post(configs, watched("ruled")), del(configs+"/kept", ""),

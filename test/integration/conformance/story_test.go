@@ -27,7 +27,7 @@ type step struct {
 	manager string
 	// until reads a watch up to the first event of the object of this name, of a bookmark or of an error.
 	until string
-	// await repeats the call until this code: what admission is told takes effect later on a real server.
+	// await repeats the call until this code: admission configuration takes effect later on a real server.
 	await int
 	// awaitText does the same until the response contains it.
 	awaitText string
@@ -59,8 +59,8 @@ func patch(kind, path, body string) step {
 	return step{method: http.MethodPatch, path: path, body: body, patch: kind}
 }
 
-// teller plays a story on one server.
-type teller struct {
+// player plays a story on one server.
+type player struct {
 	http      *http.Client
 	host      string
 	namespace string
@@ -71,8 +71,8 @@ type teller struct {
 	names     canon
 }
 
-// tell plays the steps and returns one line for each response.
-func (w *teller) tell(t *testing.T, steps []step) []string {
+// playAll plays the steps and returns one line for each response.
+func (w *player) playAll(t *testing.T, steps []step) []string {
 	t.Helper()
 	w.uids, w.versions, w.names = map[string]string{}, map[string]string{}, canon{namespace: w.namespace, seen: map[string]string{}, numbers: map[string]int{}}
 	var lines []string
@@ -86,7 +86,7 @@ func (w *teller) tell(t *testing.T, steps []step) []string {
 	return lines
 }
 
-func (w *teller) play(ctx context.Context, s step) (line string, err error) {
+func (w *player) play(ctx context.Context, s step) (line string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if s.until != "" {
@@ -110,7 +110,7 @@ func (w *teller) play(ctx context.Context, s step) (line string, err error) {
 	return fmt.Sprintf("%d %s", code, text), err
 }
 
-func (w *teller) call(ctx context.Context, s step) (*http.Response, error) {
+func (w *player) call(ctx context.Context, s step) (*http.Response, error) {
 	path := w.fill(s.path)
 	if s.method != http.MethodGet && s.method != http.MethodDelete {
 		separator := "?"
@@ -139,7 +139,7 @@ func (w *teller) call(ctx context.Context, s step) (*http.Response, error) {
 }
 
 // watch reads events until the last one that the step is about.
-func (w *teller) watch(ctx context.Context, s step) (string, error) {
+func (w *player) watch(ctx context.Context, s step) (string, error) {
 	response, err := w.call(ctx, s)
 	if err != nil {
 		return "", err
@@ -180,7 +180,7 @@ var bookmarkVersion = regexp.MustCompile(`"resourceVersion":"[0-9]+"`)
 
 var placeholder = regexp.MustCompile(`(UID|RV)\(([a-z0-9.-]+)\)`)
 
-func (w *teller) fill(text string) string {
+func (w *player) fill(text string) string {
 	text = placeholder.ReplaceAllStringFunc(text, func(m string) string {
 		parts := placeholder.FindStringSubmatch(m)
 		known := map[string]map[string]string{"UID": w.uids, "RV": w.versions}[parts[1]]
@@ -190,7 +190,7 @@ func (w *teller) fill(text string) string {
 }
 
 // record remembers what later steps name, and returns the response with the server's own names replaced.
-func (w *teller) record(body []byte) (string, error) {
+func (w *player) record(body []byte) (string, error) {
 	var o struct {
 		Metadata struct {
 			Name            string `json:"name"`

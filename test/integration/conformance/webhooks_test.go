@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// webhooks answers admission reviews for both servers.
+// webhooks serves admission reviews for both servers.
 type webhooks struct {
 	server *httptest.Server
 	ca     string // base64 of PEM
@@ -39,7 +39,7 @@ func (w *webhooks) client(path string) string {
 	return `{"url":"` + w.server.URL + path + `","caBundle":"CABUNDLE"}`
 }
 
-// review answers by path: /refuse refuses, /label adds a label, anything else fails.
+// review responds by path: /refuse refuses, /label adds a label, anything else fails.
 func review(w http.ResponseWriter, r *http.Request) {
 	var review admissionv1.AdmissionReview
 	if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
@@ -55,7 +55,7 @@ func review(w http.ResponseWriter, r *http.Request) {
 		response.Patch = []byte(`[{"op":"add","path":"/metadata/labels","value":{"by":"webhook"}}]`)
 		response.PatchType = new(admissionv1.PatchTypeJSONPatch)
 	default:
-		http.Error(w, "cannot tell", http.StatusServiceUnavailable)
+		http.Error(w, "cannot decide", http.StatusServiceUnavailable)
 		return
 	}
 	review.Response, review.Request = response, nil

@@ -129,7 +129,7 @@ var _ = suite.Describe("A pod whose end no kubelet reports", func() {
 		released(ctx)
 	})
 
-	It("is held while the agent's runtime cannot be reached, and quotes what the agent says of it", func(ctx context.Context) {
+	It("is held while the agent's runtime cannot be reached, and quotes the agent's report", func(ctx context.Context) {
 		m.StopRuntime()
 		story.ForceDelete(ctx, pod)
 		Eventually(ctx, story.Why).WithArguments(pod).Should(And(HavePrefix(reason(v1alpha1.ReasonAgentNotResponding)),
@@ -141,7 +141,7 @@ var _ = suite.Describe("A pod whose end no kubelet reports", func() {
 	})
 })
 
-var _ = suite.Describe("An address whose owner nobody can tell", func() {
+var _ = suite.Describe("An address of an unknown owner", func() {
 	var (
 		w              *story.World
 		first, second  *fixture.Machine
@@ -187,7 +187,7 @@ var _ = suite.Describe("An address whose owner nobody can tell", func() {
 		Expect(second.Response(ctx)).To(HaveField("Claims", BeEmpty()))
 	})
 
-	It("I1: of a sandbox that runs is held until its node says that it is gone", func(ctx context.Context) {
+	It("I1: of a sandbox that runs is held until its node reports that it is gone", func(ctx context.Context) {
 		first.Run(ghost, sandbox)
 		startManager(ctx, nodeGoneSoon)
 		w.Give(ctx, ghost, sandbox)

@@ -73,7 +73,7 @@ var _ = suite.Describe("Guarded pods beside Kubernetes' own controllers", Ordere
 		Expect(calls[max(end, 0):]).To(Equal([]string{
 			"DELETE " + records + "/" + string(pod.UID),
 			"PATCH /api/v1/namespaces/" + w.Name + "/pods/web",
-		}), "the pod goes last: it is the proof of its own end")
+		}), "the pod is deleted last: it is the proof of its own termination")
 		// A watch that is behind costs one more write of the record, and no other.
 		Expect(calls[:end]).To(HaveEach(BeElementOf("POST "+records, "PUT "+records+"/"+string(pod.UID))))
 	})
@@ -88,7 +88,7 @@ var _ = suite.Describe("Guarded pods beside Kubernetes' own controllers", Ordere
 		Expect(story.RecordOf(ctx, pod)).To(BeNil())
 	})
 
-	It("goes through pods/status where somebody's admission makes every patch of the pod fail (kubernetes#109164)", func(ctx context.Context) {
+	It("uses pods/status where another admission plugin makes every patch of the pod fail (kubernetes#109164)", func(ctx context.Context) {
 		pod := w.Running(ctx, "web")
 		breakPodUpdates(ctx, w.Name)
 		story.End(ctx, pod)
@@ -158,7 +158,7 @@ var _ = suite.Describe("Guarded pods beside Kubernetes' own controllers", Ordere
 		}
 	})
 
-	It("I1: does not believe the real PodGC, which ends pods of a Node that is gone", func(ctx context.Context) {
+	It("I1: does not accept the report of the real PodGC, which terminates pods of a deleted Node", func(ctx context.Context) {
 		Eventually(ctx, func(g Gomega) {
 			var live corev1.Pod
 			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(orphaned), &live)).To(Succeed())
@@ -184,7 +184,7 @@ var _ = suite.Describe("Two managers", func() {
 })
 
 var _ = suite.Describe("When a pod was bound", func() {
-	It("is the API server's word where a scheduler bound it, and its creation where it was made with its nodeName", func(ctx context.Context) {
+	It("is the time of the API server's condition where a scheduler bound it, and its creation where it was made with its nodeName", func(ctx context.Context) {
 		w := story.New(ctx)
 		bound := w.Create(ctx, "bound", "net", func(p *corev1.Pod) { p.Spec.NodeName = "" })
 		story.Later(ctx, bound.CreationTimestamp.Time)

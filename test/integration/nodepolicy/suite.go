@@ -111,11 +111,11 @@ type replica struct {
 	stop      func()
 }
 
-// interceptor may answer a request of the manager in the API server's place; nil lets the request go on.
+// interceptor may serve a request of the manager in the API server's place; nil passes the request on.
 type interceptor func(*http.Request) *http.Response
 
-// when sets what may answer in the API server's place.
-func (r *replica) when(answer interceptor) { r.intercept.Store(&answer) }
+// when sets what may respond in the API server's place.
+func (r *replica) when(intercept interceptor) { r.intercept.Store(&intercept) }
 
 // pass lets a time pass for the manager.
 func (r *replica) pass(d time.Duration) { r.clock.SetTime(r.clock.Now().Add(d)) }
@@ -123,19 +123,19 @@ func (r *replica) pass(d time.Duration) { r.clock.SetTime(r.clock.Now().Add(d)) 
 func passes(*http.Request) *http.Response { return nil }
 
 // startSweeper starts one whose clock is the spec's.
-func startSweeper(ctx context.Context, answer interceptor, change ...func(*noderesource.Options)) *replica {
+func startSweeper(ctx context.Context, intercept interceptor, change ...func(*noderesource.Options)) *replica {
 	GinkgoHelper()
 	clock := clocktesting.NewFakePassiveClock(time.Now().Truncate(time.Second)) // as the API server keeps it
-	r := startManager(ctx, answer, append(change, func(o *noderesource.Options) { o.Clock = clock })...)
+	r := startManager(ctx, intercept, append(change, func(o *noderesource.Options) { o.Clock = clock })...)
 	r.clock = clock
 	return r
 }
 
 // startManager starts one behind a Service, with cert-manager, as in the installation. Its sweeps are caused by events, unless a change says often.
-func startManager(ctx context.Context, answer interceptor, change ...func(*noderesource.Options)) *replica {
+func startManager(ctx context.Context, intercept interceptor, change ...func(*noderesource.Options)) *replica {
 	GinkgoHelper()
 	r := &replica{}
-	r.when(answer)
+	r.when(intercept)
 	identity := fixture.AccountConfig(ctx, managerNamespace, managerAccount, nil)
 	identity.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
@@ -170,7 +170,7 @@ func startManager(ctx context.Context, answer interceptor, change ...func(*noder
 	return r
 }
 
-// present is the manager that a spec started last. It ends before what the spec made goes.
+// present is the manager that a spec started last. It ends before the objects of the spec are deleted.
 var present = &replica{stop: func() {}}
 
 func sweepsOften(o *noderesource.Options) { o.SweepInterval = often }

@@ -33,7 +33,7 @@ import (
 )
 
 const (
-	// deadUID is the UID of a Node that is gone.
+	// deadUID is the UID of a deleted Node.
 	deadUID = types.UID("00000000-0000-4000-8000-00000000dead")
 
 	dncFinalizer = "finalizers.acn.azure.com/dnc-operations"
@@ -74,7 +74,7 @@ func release(ctx context.Context, object *unstructured.Unstructured) {
 	Expect(client.IgnoreNotFound(admin.Patch(ctx, object.DeepCopy(), patch))).To(Succeed())
 }
 
-// gone says whether the very object is gone.
+// gone reports whether the very object is gone.
 func gone(ctx context.Context, object client.Object) func() (bool, error) {
 	return func() (bool, error) {
 		live := object.DeepCopyObject().(client.Object)
@@ -133,8 +133,8 @@ func isDelete(request *http.Request, object client.Object) bool {
 	return request.Method == http.MethodDelete && strings.HasSuffix(request.URL.Path, "/"+object.GetName())
 }
 
-// answer is an answer of the API server.
-func answer(request *http.Request, code int, reason metav1.StatusReason, message string) *http.Response {
+// statusResponse is a response of the API server.
+func statusResponse(request *http.Request, code int, reason metav1.StatusReason, message string) *http.Response {
 	body, err := json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message,
 	})
@@ -255,7 +255,7 @@ var _ = suite.Describe("The sweeper", func() {
 		expectSwept(ctx, p.Name, counts{Objects: 1})
 		r.when(func(request *http.Request) *http.Response {
 			if request.Method == http.MethodGet && strings.HasSuffix(request.URL.Path, "/api/v1/nodes/"+node.Name) {
-				return answer(request, http.StatusInternalServerError, metav1.StatusReasonInternalError, "no Node for you")
+				return statusResponse(request, http.StatusInternalServerError, metav1.StatusReasonInternalError, "no Node for you")
 			}
 			return nil
 		})
@@ -274,7 +274,7 @@ var _ = suite.Describe("The sweeper", func() {
 		Eventually(ctx, gone(ctx, object)).Should(BeTrue())
 	})
 
-	It("says which ClusterRole it lacks, and goes on once it is there", func(ctx context.Context) {
+	It("reports which ClusterRole it lacks, and continues once it exists", func(ctx context.Context) {
 		node := createNode(ctx, "node")
 		create(ctx, nodecrds.CNINode(node.Name, deadUID))
 		p := policy(ctx, "aws", nodecrds.CNINodes.Group, nodecrds.CNINodes.Resource)
@@ -310,9 +310,9 @@ var _ = suite.Describe("The sweeper", func() {
 				return nil
 			case broken.Load() > 0:
 				broken.Add(1)
-				return answer(request, http.StatusInternalServerError, metav1.StatusReasonInternalError, "page lost")
+				return statusResponse(request, http.StatusInternalServerError, metav1.StatusReasonInternalError, "page lost")
 			case expired.Add(1) == 1:
-				return answer(request, http.StatusGone, metav1.StatusReasonExpired, "the continue token has expired")
+				return statusResponse(request, http.StatusGone, metav1.StatusReasonExpired, "the continue token has expired")
 			}
 			return nil
 		}, sweepsOften)
@@ -325,7 +325,7 @@ var _ = suite.Describe("The sweeper", func() {
 		expectSwept(ctx, p.Name, counts{Objects: 3, Stale: 3})
 	})
 
-	It("tells loudly of a prefix and an address of two live Nodes, until one gives it up; not of what an object of a Node that is gone holds", func(ctx context.Context) {
+	It("reports a prefix and an address of two live Nodes, until one gives it up; not what an object of a deleted Node holds", func(ctx context.Context) {
 		var objects []*unstructured.Unstructured
 		for name, ip := range map[string]string{"a": "10.244.2.0/24", "b": "10.244.2.9", "c": "10.244.2.9"} {
 			node := createNode(ctx, name)

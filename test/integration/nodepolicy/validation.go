@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// fields is a specification as somebody may write it; what no type of ours could say is possible.
+// fields is a specification as a user may write it, with values that our types cannot hold.
 type fields = map[string]any
 
 // written is a policy with this specification; without a resource of its own it guards the gadgets.
@@ -37,7 +37,7 @@ func versions(names ...any) fields {
 	return fields{"resource": fields{"group": guardedGroup, "resource": "gadgets", "versions": append([]any{}, names...)}}
 }
 
-// named says where the node's name is, and in which versions.
+// named describes where the node's name is, and in which versions.
 func named(source fields, in ...any) fields {
 	spec := versions(in...)
 	spec["nodeName"] = source
@@ -52,47 +52,47 @@ var _ = suite.Describe("The definition of NodeResourcePolicies", func() {
 			spec    fields
 			message string
 		}{
-			"with a dot in its name":                 {"a.b", fields{}, "at most 63 characters long and has no dot"},
-			"with a long name":                       {strings.Repeat("a", 64), fields{}, "at most 63 characters long and has no dot"},
-			"for Leases":                             {"p", guarding("coordination.k8s.io", "leases"), "Leases cannot be guarded"},
-			"for SriovNetworkNodeStates":             {"p", guarding("sriovnetwork.openshift.io", "sriovnetworknodestates"), "SriovNetworkNodeStates cannot be guarded"},
-			"for NodeFeatures":                       {"p", guarding("nfd.k8s-sigs.io", "nodefeatures"), "NodeFeatures cannot be guarded"},
-			"for our own group":                      {"p", guarding("holdfast.dev", "ipallocations"), unrepairable},
-			"for webhook configurations":             {"p", guarding("admissionregistration.k8s.io", "validatingwebhookconfigurations"), unrepairable},
-			"for Deployments":                        {"p", guarding("apps", "deployments"), unrepairable},
-			"for certificates":                       {"p", guarding("cert-manager.io", "certificates"), unrepairable},
-			"for events":                             {"p", guarding("events.k8s.io", "events"), unrepairable},
-			"for the core group":                     {"p", guarding("", "nodes"), "spec.resource.group"},
-			"for a group that is none":               {"p", guarding("Example.com", "gadgets"), "spec.resource.group"},
-			"for every resource":                     {"p", guarding(guardedGroup, "*"), "spec.resource.resource"},
-			"for a subresource":                      {"p", guarding(guardedGroup, "gadgets/status"), "spec.resource.resource"},
-			"for a kind":                             {"p", guarding(guardedGroup, "Gadget"), "spec.resource.resource"},
-			"with no version":                        {"p", versions(), "spec.resource.versions"},
-			"with a version that is none":            {"p", versions("latest"), "spec.resource.versions[0]"},
-			"with a version twice":                   {"p", versions("v1", "v1"), "Duplicate value"},
-			"with nine versions":                     {"p", versions("v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9"), "must have at most 8 items"},
-			"that stops writes though it only warns": {"p", fields{"action": "Warn", "failurePolicy": "Fail"}, "failurePolicy Fail goes with action Deny only"},
-			"that denies CSINodes":                   {"p", guarding("storage.k8s.io", "csinodes"), "CSINodes are written by the kubelet"},
-			"with a field in every version":          {"p", fields{"nodeName": fields{"fieldPath": "spec.node"}}, "give exactly one version"},
-			"with a field in two versions":           {"p", named(fields{"fieldPath": "spec.node"}, "v1", "v1beta1"), "give exactly one version"},
-			"with an expression in every version":    {"p", fields{"nodeName": fields{"expression": "self.spec.node"}}, "give exactly one version"},
-			"with metadata as the field":             {"p", named(fields{"fieldPath": "metadata"}, "v1"), "none of metadata, kind"},
-			"with two sources of the node's name":    {"p", fields{"nodeName": fields{"fieldPath": "spec.nodeName", "expression": "self.metadata.name"}}, "give fieldPath or expression"},
-			"with a path into metadata":              {"p", fields{"nodeName": fields{"fieldPath": "metadata.labels.node"}}, "spec.nodeName.fieldPath"},
-			"with a path that has an index":          {"p", fields{"nodeName": fields{"fieldPath": "spec.nodes[0]"}}, "spec.nodeName.fieldPath"},
-			"with an empty path":                     {"p", fields{"nodeName": fields{"fieldPath": ""}}, "spec.nodeName.fieldPath"},
-			"with a long expression":                 {"p", fields{"nodeName": fields{"expression": strings.Repeat("a", 1025)}}, "spec.nodeName.expression"},
-			"with an annotation that is none":        {"p", fields{"nodeUID": fields{"annotation": "a/b/c"}}, "spec.nodeUID.annotation"},
-			"with an unknown presence":               {"p", fields{"nodeUID": fields{"presence": "Always"}}, "spec.nodeUID.presence"},
-			"with an unknown action":                 {"p", fields{"action": "Drop"}, "spec.action"},
-			"with an unknown word for missing nodes": {"p", fields{"missingNode": "Warn"}, "spec.missingNode"},
-			"with an unknown word for stale objects": {"p", fields{"stale": "Keep"}, "spec.stale"},
-			"with an unknown failurePolicy":          {"p", fields{"failurePolicy": "Open"}, "spec.failurePolicy"},
-			"that waits for nothing":                 {"p", fields{"timeoutSeconds": int64(0)}, "spec.timeoutSeconds"},
-			"that waits for long":                    {"p", fields{"timeoutSeconds": int64(4)}, "spec.timeoutSeconds"},
-			"that exempts nobody by name":            {"p", fields{"exemptUsers": []any{""}}, "spec.exemptUsers[0]"},
-			"with an empty expression of addresses":  {"p", fields{"addresses": []any{""}}, "spec.addresses[0]"},
-			"with nine expressions of addresses":     {"p", fields{"addresses": []any{"1", "2", "3", "4", "5", "6", "7", "8", "9"}}, "must have at most 8 items"},
+			"with a dot in its name":                  {"a.b", fields{}, "at most 63 characters long and has no dot"},
+			"with a long name":                        {strings.Repeat("a", 64), fields{}, "at most 63 characters long and has no dot"},
+			"for Leases":                              {"p", guarding("coordination.k8s.io", "leases"), "Leases cannot be guarded"},
+			"for SriovNetworkNodeStates":              {"p", guarding("sriovnetwork.openshift.io", "sriovnetworknodestates"), "SriovNetworkNodeStates cannot be guarded"},
+			"for NodeFeatures":                        {"p", guarding("nfd.k8s-sigs.io", "nodefeatures"), "NodeFeatures cannot be guarded"},
+			"for our own group":                       {"p", guarding("holdfast.dev", "ipallocations"), unrepairable},
+			"for webhook configurations":              {"p", guarding("admissionregistration.k8s.io", "validatingwebhookconfigurations"), unrepairable},
+			"for Deployments":                         {"p", guarding("apps", "deployments"), unrepairable},
+			"for certificates":                        {"p", guarding("cert-manager.io", "certificates"), unrepairable},
+			"for events":                              {"p", guarding("events.k8s.io", "events"), unrepairable},
+			"for the core group":                      {"p", guarding("", "nodes"), "spec.resource.group"},
+			"for a group that is none":                {"p", guarding("Example.com", "gadgets"), "spec.resource.group"},
+			"for every resource":                      {"p", guarding(guardedGroup, "*"), "spec.resource.resource"},
+			"for a subresource":                       {"p", guarding(guardedGroup, "gadgets/status"), "spec.resource.resource"},
+			"for a kind":                              {"p", guarding(guardedGroup, "Gadget"), "spec.resource.resource"},
+			"with no version":                         {"p", versions(), "spec.resource.versions"},
+			"with a version that is none":             {"p", versions("latest"), "spec.resource.versions[0]"},
+			"with a version twice":                    {"p", versions("v1", "v1"), "Duplicate value"},
+			"with nine versions":                      {"p", versions("v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9"), "must have at most 8 items"},
+			"that stops writes though it only warns":  {"p", fields{"action": "Warn", "failurePolicy": "Fail"}, "failurePolicy Fail goes with action Deny only"},
+			"that denies CSINodes":                    {"p", guarding("storage.k8s.io", "csinodes"), "CSINodes are written by the kubelet"},
+			"with a field in every version":           {"p", fields{"nodeName": fields{"fieldPath": "spec.node"}}, "give exactly one version"},
+			"with a field in two versions":            {"p", named(fields{"fieldPath": "spec.node"}, "v1", "v1beta1"), "give exactly one version"},
+			"with an expression in every version":     {"p", fields{"nodeName": fields{"expression": "self.spec.node"}}, "give exactly one version"},
+			"with metadata as the field":              {"p", named(fields{"fieldPath": "metadata"}, "v1"), "none of metadata, kind"},
+			"with two sources of the node's name":     {"p", fields{"nodeName": fields{"fieldPath": "spec.nodeName", "expression": "self.metadata.name"}}, "give fieldPath or expression"},
+			"with a path into metadata":               {"p", fields{"nodeName": fields{"fieldPath": "metadata.labels.node"}}, "spec.nodeName.fieldPath"},
+			"with a path that has an index":           {"p", fields{"nodeName": fields{"fieldPath": "spec.nodes[0]"}}, "spec.nodeName.fieldPath"},
+			"with an empty path":                      {"p", fields{"nodeName": fields{"fieldPath": ""}}, "spec.nodeName.fieldPath"},
+			"with a long expression":                  {"p", fields{"nodeName": fields{"expression": strings.Repeat("a", 1025)}}, "spec.nodeName.expression"},
+			"with an annotation that is none":         {"p", fields{"nodeUID": fields{"annotation": "a/b/c"}}, "spec.nodeUID.annotation"},
+			"with an unknown presence":                {"p", fields{"nodeUID": fields{"presence": "Always"}}, "spec.nodeUID.presence"},
+			"with an unknown action":                  {"p", fields{"action": "Drop"}, "spec.action"},
+			"with an unknown value for missing nodes": {"p", fields{"missingNode": "Warn"}, "spec.missingNode"},
+			"with an unknown value for stale objects": {"p", fields{"stale": "Keep"}, "spec.stale"},
+			"with an unknown failurePolicy":           {"p", fields{"failurePolicy": "Open"}, "spec.failurePolicy"},
+			"that waits for nothing":                  {"p", fields{"timeoutSeconds": int64(0)}, "spec.timeoutSeconds"},
+			"that waits for long":                     {"p", fields{"timeoutSeconds": int64(4)}, "spec.timeoutSeconds"},
+			"that exempts an empty name":              {"p", fields{"exemptUsers": []any{""}}, "spec.exemptUsers[0]"},
+			"with an empty expression of addresses":   {"p", fields{"addresses": []any{""}}, "spec.addresses[0]"},
+			"with nine expressions of addresses":      {"p", fields{"addresses": []any{"1", "2", "3", "4", "5", "6", "7", "8", "9"}}, "must have at most 8 items"},
 		} {
 			err := admin.Create(ctx, written(c.name, c.spec), client.DryRunAll)
 			Expect(err).To(Satisfy(apierrors.IsInvalid), what)

@@ -187,7 +187,7 @@ var _ = suite.Describe("The webhook controller", func() {
 		}).Should(ConsistOf(noderesource.SweeperFieldManager))
 	})
 
-	It("puts back what somebody edits, says so in an event, and makes a configuration again that somebody deletes", func(ctx context.Context) {
+	It("restores what a user edits, emits an event, and creates a configuration again that a user deletes", func(ctx context.Context) {
 		startManager(ctx, passes)
 		ca := trusted(ctx)
 		policy(ctx, "alpha", guardedGroup, "gadgets", failing)
@@ -249,7 +249,7 @@ var _ = suite.Describe("The webhook controller", func() {
 		Expect(written).To(HaveExactElements("PUT /apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/" + noderesource.ConfigurationName))
 	})
 
-	It("has a configuration that belongs to its policies and goes with the last of them, also while no manager is alive", func(ctx context.Context) {
+	It("has a configuration that its policies own and that is deleted with the last of them, also while no manager runs", func(ctx context.Context) {
 		r := startManager(ctx, passes)
 		b, a := policy(ctx, "bravo", guardedGroup, "plains"), policy(ctx, "alpha", guardedGroup, "gadgets")
 		Eventually(ctx, entries(ctx)).Should(HaveExactElements("alpha", "bravo"))
@@ -306,14 +306,14 @@ var _ = suite.Describe("The webhook controller", func() {
 			return manager.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(managerAccount), client.ForceOwnership)
 		}
 		const webhooks, policies = "admissionregistration.k8s.io/v1", "holdfast.dev/v1alpha1"
-		Expect(apply(webhooks, "ValidatingWebhookConfiguration", "somebody-elses", "webhooks", []any{})).To(forbidden)
+		Expect(apply(webhooks, "ValidatingWebhookConfiguration", "foreign", "webhooks", []any{})).To(forbidden)
 		Expect(manager.Create(ctx, &configuration{ObjectMeta: metav1.ObjectMeta{Name: noderesource.ConfigurationName}})).To(forbidden)
 		Expect(apply(webhooks, "ValidatingWebhookConfiguration", noderesource.ConfigurationName, "webhooks", []any{})).To(Succeed())
 		spec := map[string]any{"resource": map[string]any{"group": guardedGroup, "resource": "gadgets"}}
 		Expect(apply(policies, "NodeResourcePolicy", configv1alpha1.NodeResourcePresets()[0], "spec", spec)).To(Succeed())
 		Expect(apply(policies, "NodeResourcePolicy", "other", "spec", spec)).To(forbidden)
 
-		other := &configuration{ObjectMeta: metav1.ObjectMeta{Name: "somebody-elses"}}
+		other := &configuration{ObjectMeta: metav1.ObjectMeta{Name: "foreign"}}
 		Expect(admin.Create(ctx, other)).To(Succeed())
 		Expect(manager.Get(ctx, client.ObjectKeyFromObject(other), other.DeepCopy())).To(forbidden)
 		Expect(manager.Update(ctx, other.DeepCopy())).To(forbidden)

@@ -41,7 +41,7 @@ var _ = suite.Describe("The garbage collector", func() {
 		blocking := nodeReference(node.Name, node.UID)
 		blocking.BlockOwnerDeletion = new(true)
 		object := with(nodecrds.NodeNetworkConfig(node.Name, ""), blocking,
-			metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: node.Name, UID: "nobody"})
+			metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: node.Name, UID: "absent"})
 		object.SetFinalizers([]string{holder})
 		Expect(admin.Create(ctx, object)).To(Succeed())
 		Eventually(ctx, func() []metav1.OwnerReference { return fresh(ctx, object).GetOwnerReferences() }).

@@ -125,7 +125,7 @@ func guardBy(ctx context.Context, name string, p guarded) {
 	Expect(admin.Create(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{compiled.Entry(guard.target, guard.ca)}})).To(Succeed())
 	Eventually(ctx, func() []call {
-		_ = admin.Create(ctx, p.build("probe", "nobody"), client.DryRunAll) // refused or not, it was asked or not
+		_ = admin.Create(ctx, p.build("probe", "absent"), client.DryRunAll) // refused or not, it was asked or not
 		return guard.callsAbout("probe", name)
 	}).ShouldNot(BeEmpty(), name)
 	warned.Take()
@@ -277,7 +277,7 @@ func fresh(ctx context.Context, o *unstructured.Unstructured) *unstructured.Unst
 	return live
 }
 
-// gone says whether an object is not there any more.
+// gone reports whether an object is not there any more.
 func gone(ctx context.Context, o client.Object) func() bool {
 	return func() bool {
 		return apierrors.IsNotFound(admin.Get(ctx, client.ObjectKeyFromObject(o), o.DeepCopyObject().(client.Object)))

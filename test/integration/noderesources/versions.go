@@ -64,7 +64,7 @@ func convert(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	answer := &apiextensionsv1.ConversionResponse{UID: review.Request.UID, Result: metav1.Status{Status: metav1.StatusSuccess}}
+	response := &apiextensionsv1.ConversionResponse{UID: review.Request.UID, Result: metav1.Status{Status: metav1.StatusSuccess}}
 	for _, raw := range review.Request.Objects {
 		o := &unstructured.Unstructured{}
 		if err := o.UnmarshalJSON(raw.Raw); err != nil {
@@ -79,9 +79,9 @@ func convert(w http.ResponseWriter, r *http.Request) {
 			o.Object["spec"] = spec
 		}
 		o.SetAPIVersion(review.Request.DesiredAPIVersion)
-		answer.ConvertedObjects = append(answer.ConvertedObjects, runtime.RawExtension{Object: o})
+		response.ConvertedObjects = append(response.ConvertedObjects, runtime.RawExtension{Object: o})
 	}
-	review.Request, review.Response = nil, answer
+	review.Request, review.Response = nil, response
 	_ = json.NewEncoder(w).Encode(review)
 }
 

@@ -127,10 +127,10 @@ func start(ctx context.Context, account string, args ...string) *gexec.Session {
 	return session
 }
 
-// says matches a line on standard error that goes on from here, word for word.
+// says matches a line on standard error that continues exactly like this.
 func says(text string) gomegatypes.GomegaMatcher { return gbytes.Say(regexp.QuoteMeta(text)) }
 
-// waitsFor waits for the line. The context goes apart from the buffer, which Gomega would print, while it is written, to find
+// waitsFor waits for the line. The context is passed apart from the buffer, which Gomega would print, while it is written, to find
 // out whether it is a duration.
 func waitsFor(ctx context.Context, s *gexec.Session, text string) {
 	GinkgoHelper()

@@ -30,12 +30,12 @@ func plugin(ctx context.Context, args ...string) result {
 	return pluginWith(ctx, plane.Kubeconfig(), "", args...)
 }
 
-// pluginWith runs it with a kubeconfig and an answer at its standard input.
-func pluginWith(ctx context.Context, kubeconfig, answer string, args ...string) result {
+// pluginWith runs it with a kubeconfig and a standard input.
+func pluginWith(ctx context.Context, kubeconfig, input string, args ...string) result {
 	GinkgoHelper()
 	command := exec.Command(fixture.Command("kubectl-holdfast"), append([]string{"--kubeconfig", kubeconfig}, args...)...)
 	command.Env = append(os.Environ(), "HOME="+GinkgoT().TempDir())
-	command.Stdin = strings.NewReader(answer)
+	command.Stdin = strings.NewReader(input)
 	session, err := gexec.Start(command, GinkgoWriter, GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
 	defer func() { session.Kill() }()

@@ -72,7 +72,7 @@ var _ = suite.Describe("The doctor", Ordered, func() {
 
 	It("finds nothing in a healthy installation", func(ctx context.Context) {
 		w.run(ctx, "web-0", 1)
-		// What other specs did on purpose is told by events, which come when they come.
+		// What other specs did on purpose is in events, which may be late.
 		Eventually(ctx, func(g Gomega) {
 			var events corev1.EventList
 			g.Expect(admin.List(ctx, &events, client.MatchingFields{"reason": string(v1alpha1.ReasonUnsafeReleaseRefused)})).To(Succeed())

@@ -116,7 +116,7 @@ AGE Warning NodeUnreachable node NODE is not Ready and has no out-of-service tai
 		Expect(w.text(r.out)).To(Equal("RECORD POD NODE IPS STATE REASON FOR\nUID NS/web-0 NODE NET.1 Held NodeUnreachable AGE\n"))
 		By("who and history")
 		Expect(w.text(plugin(ctx, "who", w.ip(1)).out)).To(ContainSubstring("NS/web-0 Held NODE SANDBOX Record,Pool,NetworkStatus AGE\n"))
-		// The whole life took less than the second that objects tell times in.
+		// The whole life took less than the second of the times in objects.
 		Expect(w.text(plugin(ctx, "history", w.ip(1)).out)).To(And(MatchRegexp("(?s)Created.*DeletionRequested.*NodeUnreachable"), ContainSubstring("NS/web-0 Recorded pool")))
 	}, SpecTimeout(specTimeout))
 })

@@ -69,7 +69,7 @@ var _ = suite.Describe("A release by hand", Ordered, func() {
 		Expect(noted(ctx, v1alpha1.ReasonReleasedByHand)).To(ContainElement(ContainSubstring(w.ip(1))))
 	}, SpecTimeout(specTimeout))
 
-	It("releases what an unreachable node holds, by the word of a person, and leaves a trail", func(ctx context.Context) {
+	It("releases what an unreachable node holds, by the decision of a person, and leaves an audit log", func(ctx context.Context) {
 		pod := w.run(ctx, "web-0", 1)
 		w.setNode(ctx, func(node *corev1.Node) { setReady(node, corev1.ConditionUnknown) })
 		forceDelete(ctx, pod)
@@ -83,7 +83,7 @@ var _ = suite.Describe("A release by hand", Ordered, func() {
 		Expect(client.IgnoreNotFound(admin.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: w.ip(1)}, reservation))).To(Succeed())
 		Expect(reservation.Name).To(BeEmpty(), "the reservation has gone too")
 
-		By("the trail")
+		By("the audit log")
 		record := &v1alpha1.IPAllocation{}
 		Expect(admin.Get(ctx, client.ObjectKey{Name: string(pod.UID)}, record)).To(Succeed())
 		var deeds []map[string]any
@@ -135,7 +135,7 @@ var _ = suite.Describe("A release by hand", Ordered, func() {
 var _ = suite.Describe("A release by hand where admission denies unsafe ones", Ordered, func() {
 	BeforeAll(func(ctx context.Context) { startManagerInMode(ctx, "Deny") })
 
-	It("is refused, unless it is made as the manager; the trail has the person", func(ctx context.Context) {
+	It("is refused, unless it is made as the manager; the audit log has the person", func(ctx context.Context) {
 		w := newWorld(ctx)
 		pod := w.run(ctx, "web-0", 1)
 		w.setNode(ctx, func(node *corev1.Node) { setReady(node, corev1.ConditionUnknown) })
@@ -169,7 +169,7 @@ func backdate(file string, by time.Duration) {
 	Expect(os.WriteFile(file, content, 0o600)).To(Succeed())
 }
 
-// exists says whether the very pod is still there.
+// exists reports whether the very pod is still there.
 func exists(ctx context.Context, pod *corev1.Pod) bool {
 	GinkgoHelper()
 	live := &corev1.Pod{}

@@ -58,7 +58,7 @@ var _ = suite.Describe("Letting go of a pod by hand, while no manager runs", fun
 		Expect(w.entries(ctx)["1"]).To(And(HaveField("PodRef", v1alpha1.TombstonePrefix+"/"+string(pod.UID)), HaveField("ContainerID", sandboxOf(pod))))
 	}, SpecTimeout(specTimeout))
 
-	It("lets go of a pod whose address cannot be kept only with --force, and says so in the pod", func(ctx context.Context) {
+	It("unholds a pod whose address cannot be kept only with --force, and says so in the pod", func(ctx context.Context) {
 		pod := w.create(ctx, "web-0")
 		w.add(ctx, 1, pod.Namespace+"/"+pod.Name, sandboxOf(pod)) // no manager has recorded it
 		pod.Finalizers = append(pod.Finalizers, "example.com/other")

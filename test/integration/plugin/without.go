@@ -132,7 +132,7 @@ var _ = without.Describe("A cluster without Holdfast", Ordered, func() {
 		Expect(r.code).To(Equal(2), r.out+r.err)
 		Expect(text(r.out)).To(Equal(leakOnly))
 		Expect(decoded(plugin(ctx, "audit", "-o", "json"))).To(HaveKeyWithValue("notServed", ConsistOf("ipallocations.holdfast.dev", "noderesourcepolicies.holdfast.dev")))
-		By("by somebody who may not read definitions")
+		By("by a user who may not read definitions")
 		r = pluginWith(ctx, reader(ctx), "", "audit")
 		Expect(r.code).To(Equal(2), r.out+r.err)
 		Expect(text(r.out)).To(Equal(leakOnly))

@@ -170,7 +170,7 @@ func (w *world) show(ctx context.Context, pod *corev1.Pod, offset int) {
 	Expect(admin.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, patch))).To(Succeed())
 }
 
-// phase writes a phase as the kubelet, or somebody else, does.
+// phase writes a phase as the kubelet, or another client, does.
 func (w *world) phase(ctx context.Context, pod *corev1.Pod, phase corev1.PodPhase, manager string) {
 	GinkgoHelper()
 	status := corev1.PodStatus{Phase: phase}

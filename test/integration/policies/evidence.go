@@ -71,7 +71,7 @@ var _ = suite.Describe("A report of the kubelet", func() {
 			entries := slices.Clone(pod.ManagedFields)
 			for i := range entries {
 				if i != entryOf(pod) && entries[i].Subresource == "status" {
-					entries[i].Manager, entries[entryOf(pod)].Manager = "kubelet", "nobody"
+					entries[i].Manager, entries[entryOf(pod)].Manager = "kubelet", "another"
 				}
 			}
 			return update(ctx, c, pod, entries)
@@ -257,7 +257,7 @@ func update(ctx context.Context, c client.Client, pod *corev1.Pod, entries []met
 	return c.Update(ctx, changed)
 }
 
-var _ = suite.Describe("With the policies on evidence, everybody's ordinary work goes on:", func() {
+var _ = suite.Describe("With the policies on evidence, the ordinary work of all clients continues:", func() {
 	It("the kubelet reports, again and again, and ends the pod", func(ctx context.Context) {
 		pod := reported(ctx)
 		for _, phase := range []string{"Running", "Succeeded"} {

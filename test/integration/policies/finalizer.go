@@ -54,7 +54,7 @@ var _ = suite.Describe("The finalizer of a guarded pod", func() {
 	}
 	for which, of := range pods {
 		for who, actor := range actors {
-			It("is stripped from "+which+" by nobody but the manager: "+who, func(ctx context.Context) {
+			It("is stripped from "+which+" by the manager only:  "+who, func(ctx context.Context) {
 				pod := of.make(ctx)
 				for subresource, refusal := range map[string]string{itself: actor.main, inStatus: actor.status} {
 					stripped := pod.DeepCopy()
@@ -79,7 +79,7 @@ var _ = suite.Describe("The finalizer of a guarded pod", func() {
 		}, SpecTimeout(soon))
 	}
 
-	It("keeps nobody from applying a manifest without finalizers, or from taking the finalizer off where it is not", func(ctx context.Context) {
+	It("lets clients apply a manifest without finalizers, or remove the finalizer where it is not", func(ctx context.Context) {
 		manifest := map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"labels": map[string]any{"a": "b"}}}
 		apply := func(pod *corev1.Pod) error {
 			content, err := json.Marshal(manifest)
@@ -93,7 +93,7 @@ var _ = suite.Describe("The finalizer of a guarded pod", func() {
 		Expect(patchPod(ctx, tenant, newPod(ctx, func(pod *corev1.Pod) { pod.Finalizers = []string{foreign} }), itself, `{"metadata":{"finalizers":null}}`)).To(Succeed())
 	}, SpecTimeout(soon))
 
-	It("keeps nobody from changing the rest, or from taking another finalizer off", func(ctx context.Context) {
+	It("lets clients change the rest, or remove another finalizer", func(ctx context.Context) {
 		pod := deletingPod(ctx)
 		Expect(patchPod(ctx, tenant, pod, itself, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["example.com/foreign"],"labels":{"a":"b"}}}`)).To(Succeed())
 		Expect(patchPod(ctx, kubelet, pod, inStatus, `{"status":{"phase":"Failed"}}`, client.FieldOwner("kubelet"))).To(Succeed())
@@ -101,14 +101,14 @@ var _ = suite.Describe("The finalizer of a guarded pod", func() {
 		Expect(live(ctx, pod).Finalizers).To(ConsistOf(v1alpha1.Finalizer))
 	}, SpecTimeout(soon))
 
-	It("tells whom it refuses the one command that breaks the glass", func(ctx context.Context) {
+	It("names in its refusal the one command for break-glass", func(ctx context.Context) {
 		pod := deletingPod(ctx)
 		Expect(patchPod(ctx, user, pod, itself, finalizerOff)).
 			To(MatchError(ContainSubstring(fmt.Sprintf(`kubectl holdfast unhold pod/%s -n %s --reason "…"`, pod.Name, pod.Namespace))))
 	}, SpecTimeout(soon))
 
-	Context("when somebody breaks the glass", func() {
-		It("comes off for whoever may unhold, with a reason in the same write, and with the object where nothing else holds it", func(ctx context.Context) {
+	Context("with the break-glass annotation", func() {
+		It("comes off for an account that may unhold, with a reason in the same write, and with the object where nothing else holds it", func(ctx context.Context) {
 			pod := deletingPod(ctx, isGuarded)
 			Expect(patchPod(ctx, tenant, pod, itself, unholding(v1alpha1.UnholdKept))).To(outcome(finalizerPolicy, noRemoval), "the role edit has not the verb")
 			Expect(patchPod(ctx, user, pod, itself, unholding(v1alpha1.UnholdKept))).To(Succeed())
@@ -123,7 +123,7 @@ var _ = suite.Describe("The finalizer of a guarded pod", func() {
 			Expect(patchPod(ctx, user, pod, itself, unholding(v1alpha1.UnholdGivenUp))).To(Succeed())
 		}, SpecTimeout(soon))
 
-		It("comes off a pod that lives only where its addresses are given up: nobody can keep them", func(ctx context.Context) {
+		It("comes off a pod that lives only where its addresses are given up: they cannot be kept", func(ctx context.Context) {
 			pod := newPod(ctx)
 			Expect(patchPod(ctx, user, pod, itself, unholding(v1alpha1.UnholdKept))).To(outcome(finalizerPolicy, noLoss))
 			Expect(patchPod(ctx, tenant, pod, itself, unholding(v1alpha1.UnholdGivenUp))).To(outcome(finalizerPolicy, noLoss))
@@ -157,7 +157,7 @@ var _ = suite.Describe("The finalizer of a guarded pod", func() {
 		}, SpecTimeout(soon))
 	})
 
-	It("does not keep the real controllers from deleting a namespace, and goes when the manager takes it off", func(ctx context.Context) {
+	It("does not keep the real controllers from deleting a namespace, and is removed by the manager", func(ctx context.Context) {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "ending-"}}
 		Expect(admin.Create(ctx, namespace)).To(Succeed())
 		pod := newPod(ctx, func(pod *corev1.Pod) {

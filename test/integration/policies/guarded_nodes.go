@@ -22,7 +22,7 @@ const (
 
 var guardedNodes int
 
-// newGuardedNode is the object of a Node that is gone, which no record names: the manager would delete it.
+// newGuardedNode is the object of a deleted Node, which no record names: the manager would delete it.
 func newGuardedNode() *v1alpha1.GuardedNode {
 	guardedNodes++
 	return &v1alpha1.GuardedNode{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-uid-%d", guardedNodes)}, Spec: v1alpha1.GuardedNodeSpec{NodeName: nodeA, Queries: []v1alpha1.SandboxQuery{newSandboxQuery("r")},

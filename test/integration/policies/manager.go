@@ -33,14 +33,14 @@ const (
 	allowed = ""
 )
 
-// Where a write goes: into the object itself, or into its status.
+// The target of a write: the object itself, or its status.
 const itself, inStatus = "", "status"
 
 var _ = suite.Describe("What the manager writes to a pod", func() {
 	DescribeTable("is its own finalizer, label and condition, and nothing else",
 		func(ctx context.Context, subresource, patch, refusal string) {
 			pod := newPod(ctx)
-			Expect(patchPod(ctx, user, pod, subresource, patch, client.DryRunAll)).To(Or(Succeed(), outcome(finalizerPolicy, noLoss)), "it is no valid write for anybody")
+			Expect(patchPod(ctx, user, pod, subresource, patch, client.DryRunAll)).To(Or(Succeed(), outcome(finalizerPolicy, noLoss)), "the write is not valid for any client")
 			Expect(patchPod(ctx, manager, pod, subresource, patch)).To(outcome(managerPods, refusal))
 		},
 		Entry("its finalizer off", itself, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["holdfast.dev/ip-allocation"]}}`, allowed),
@@ -81,7 +81,7 @@ var _ = suite.Describe("What the manager writes to a pod", func() {
 			`{"status":{"phase":"Failed","conditions":[{"type":"holdfast.dev/IPsReleased","status":"True"}]}}`, noStatus),
 	)
 
-	It("nobody else is bound by it", func(ctx context.Context) {
+	It("it binds no other client", func(ctx context.Context) {
 		pod := newPod(ctx)
 		Expect(patchPod(ctx, user, pod, itself, `{"metadata":{"labels":{"app":null},"annotations":null,"ownerReferences":null,"finalizers":["holdfast.dev/ip-allocation"]},
 			"spec":{"containers":[{"name":"main","image":"registry.invalid/other"}]}}`)).To(Succeed())
@@ -183,7 +183,7 @@ var _ = suite.Describe("The label of a guarded pod", func() {
 		Entry("where it has another value", map[string]string{v1alpha1.GuardedLabel: "maybe"}),
 	)
 
-	It("is nobody's business on a pod without the finalizer", func(ctx context.Context) {
+	It("does not apply to a pod without the finalizer", func(ctx context.Context) {
 		pod := newPod(ctx, func(pod *corev1.Pod) { pod.Finalizers = nil })
 		Expect(patchPod(ctx, user, pod, itself, `{"metadata":{"labels":{"holdfast.dev/guarded":null}}}`)).To(Succeed())
 	}, SpecTimeout(soon))

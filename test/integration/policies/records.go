@@ -28,7 +28,7 @@ const (
 // The last of all, because the other specs need the definition.
 var _ = suite.Add(func() {
 	AfterAll(func(ctx context.Context) {
-		By("deleting the definition, which takes records along that nobody may delete")
+		By("deleting the definition, which deletes records that no client may delete")
 		held := newRecord(ctx, nodeA)
 		Expect(user.Delete(ctx, held.DeepCopy())).To(outcome(recordsPolicy, noForgetting))
 		definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "ipallocations.holdfast.dev"}}
@@ -56,7 +56,7 @@ var _ = suite.Describe("What other clients write to a record, agents too,", func
 		}, noForgetting},
 	}
 	for what, tc := range writes {
-		It("needs a word about it: "+what, func(ctx context.Context) {
+		It("needs a reason: "+what, func(ctx context.Context) {
 			record := newRecord(ctx, nodeA)
 			for _, who := range []client.Client{user, admin, agentA} {
 				Expect(tc.write(ctx, who, record)).To(outcome(recordsPolicy, tc.refusal))
@@ -68,7 +68,7 @@ var _ = suite.Describe("What other clients write to a record, agents too,", func
 		}, SpecTimeout(soon))
 	}
 
-	It("needs a word about it: its creation", func(ctx context.Context) {
+	It("needs a reason: its creation", func(ctx context.Context) {
 		record := newRecord(ctx, nodeA)
 		record.ObjectMeta = metav1.ObjectMeta{Name: "restored"}
 		for _, who := range []client.Client{user, agentA} {

@@ -124,7 +124,7 @@ func addition(ctx context.Context, c client.Client, pool *wbv1alpha1.IPPool, off
 	return c.Patch(ctx, &wbv1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: pool.Namespace, Name: pool.Name}}, patch, client.DryRunAll)
 }
 
-var _ = suite.Describe("With the component refuse-foreign-removals, a removal while no replica answers", Ordered, func() {
+var _ = suite.Describe("With the component refuse-foreign-removals, a removal while no replica responds", Ordered, func() {
 	var pool *wbv1alpha1.IPPool
 	var reservation *wbv1alpha1.OverlappingRangeIPReservation
 	BeforeAll(func(ctx context.Context) {

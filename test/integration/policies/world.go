@@ -29,7 +29,7 @@ const (
 	managerNamespace, managerAccount = "holdfast-system", "holdfast-manager"
 	agentNamespace, agentAccount     = "holdfast-agent", "holdfast-agent"
 
-	// foreign is somebody else's finalizer.
+	// foreign is the finalizer of another controller.
 	foreign = "example.com/foreign"
 )
 

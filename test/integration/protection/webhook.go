@@ -36,7 +36,7 @@ var _ = suite.Describe("The protection webhook", Ordered, func() {
 		}
 	}, cases())
 
-	It("answers a dry run alike and leaves nothing behind", func(ctx context.Context) {
+	It("treats a dry run alike and leaves nothing behind", func(ctx context.Context) {
 		asked := newPod(naming("blue"))
 		asked.GenerateName, asked.Name = "", "dry"
 		created, calls := create(ctx, asked, client.DryRunAll)
@@ -89,19 +89,19 @@ var _ = suite.Describe("The protection webhook", Ordered, func() {
 		expectProtection(asked, created, true)
 	})
 
-	Context("when it does not answer as it should", func() {
-		It("lets every pod start when it cannot tell", func(ctx context.Context) {
-			answerInstead(unavailable)
+	Context("when it does not respond as it should", func() {
+		It("lets every pod start when it cannot decide", func(ctx context.Context) {
+			respondInstead(unavailable)
 			expectUnprotectedStart(ctx)
 		})
 
 		It("lets every pod start when it panics", func(ctx context.Context) {
-			answerInstead(func(context.Context, admission.Request) admission.Response { panic("as if it had a bug") })
+			respondInstead(func(context.Context, admission.Request) admission.Response { panic("as if it had a bug") })
 			expectUnprotectedStart(ctx)
 		})
 
-		It("lets every pod start when it never answers", func(ctx context.Context) {
-			answerInstead(func(ctx context.Context, _ admission.Request) admission.Response {
+		It("lets every pod start when it never responds", func(ctx context.Context) {
+			respondInstead(func(ctx context.Context, _ admission.Request) admission.Response {
 				<-ctx.Done()
 				return unavailable(ctx, admission.Request{})
 			})
@@ -111,7 +111,7 @@ var _ = suite.Describe("The protection webhook", Ordered, func() {
 		It("blocks pods only where the administrator asked for it", func(ctx context.Context) {
 			setFailurePolicy(ctx, admissionregistrationv1.Fail)
 			DeferCleanup(func(ctx context.Context) { setFailurePolicy(ctx, admissionregistrationv1.Ignore) })
-			answerInstead(unavailable)
+			respondInstead(unavailable)
 			Eventually(func() error { return admin.Create(ctx, newPod(naming("blue")), client.DryRunAll) }).
 				Should(MatchError(ContainSubstring(`failed calling webhook "protect.holdfast.dev"`)))
 			created, calls := create(ctx, newPod())

@@ -39,9 +39,9 @@ var replica = &managerReplica{}
 type managerReplica struct {
 	cancel context.CancelFunc
 	done   chan error
-	// calls counts what reached the webhook, whatever came of it.
+	// calls counts the calls of the webhook, with any result.
 	calls atomic.Int64
-	// instead, if set, answers in place of the webhook.
+	// instead, if set, responds in place of the webhook.
 	instead atomic.Pointer[http.Handler]
 }
 
@@ -73,7 +73,7 @@ func (r *managerReplica) stop() {
 	Eventually(r.done).Should(Receive(Succeed()))
 }
 
-// countingServer counts the calls of the webhook under test, and lets a spec answer in its place.
+// countingServer counts the calls of the webhook under test, and lets a spec respond in its place.
 type countingServer struct {
 	webhook.Server
 	replica *managerReplica
@@ -94,26 +94,26 @@ func (s *countingServer) Register(path string, hook http.Handler) {
 	s.Server.Register(path, hook)
 }
 
-// answerInstead makes the webhook answer otherwise for the rest of the spec.
-func answerInstead(f func(context.Context, admission.Request) admission.Response) {
+// respondInstead makes the webhook respond otherwise for the rest of the spec.
+func respondInstead(f func(context.Context, admission.Request) admission.Response) {
 	handler := webhooks.Serve("instead", admission.HandlerFunc(f))
 	replica.instead.Store(&handler)
 	DeferCleanup(func() { replica.instead.Store(nil) })
 }
 
-// foreign is somebody else's webhook: it takes off whatever finalizers and labels a pod has got.
+// foreign is a webhook of another project: it removes all finalizers and labels of a pod.
 func foreign(_ context.Context, _ admission.Request) admission.Response {
 	return admission.Patched("",
 		jsonpatch.NewOperation("add", "/metadata/finalizers", []string{"foreign.example.com/x"}),
 		jsonpatch.NewOperation("add", "/metadata/labels", map[string]string{"foreign": "yes"}))
 }
 
-// unavailable is a webhook that cannot tell.
+// unavailable is a webhook that responds HTTP 503.
 func unavailable(context.Context, admission.Request) admission.Response {
 	return webhooks.CouldNotTell(errors.New("as if its reads had failed"))
 }
 
-// newPod is a pod of nobody's, changed.
+// newPod is a pod without an owner, changed.
 func newPod(changes ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: apps, GenerateName: "web-"},

@@ -113,7 +113,7 @@ var _ = suite.Describe("The removal of a pool entry", func() {
 		Expect(p.remove(ctx, cni(ctx, nodeA), 1)).To(Succeed())
 	})
 
-	It("is not believed of a token that is bound to no pod, or to one that only says it is the DaemonSet's", func(ctx context.Context) {
+	It("is not accepted of a token that is bound to no pod, or to one that only claims to be the DaemonSet's", func(ctx context.Context) {
 		held(ctx, nodeA)
 		Expect(p.remove(ctx, fixture.Account(ctx, poolNamespace, "whereabouts", nil), 1)).To(beRefusedFor("belongs to no pod of the DaemonSets"))
 		liar := fixture.DaemonPod(ctx, poolNamespace, "whereabouts", nodeA)

@@ -43,7 +43,7 @@ var suite = fixture.NewSuite("releaseadmission", fixture.PlaneTwo, func(ctx cont
 	for _, file := range []string{"doc/crds/daemonset-install.yaml", "doc/crds/reconciler-deployment.yaml"} {
 		content, err := os.ReadFile(fixture.ModulePath("github.com/k8snetworkplumbingwg/whereabouts", file))
 		Expect(err).NotTo(HaveOccurred())
-		// The manifests' tag is latest, of which nobody can tell whether the reconciler shares the DaemonSet's pods.
+		// The manifests' tag is latest, from which it is unknown whether the reconciler shares the DaemonSet's pods.
 		fixture.Apply(ctx, fixture.Decode(bytes.ReplaceAll(content, []byte("whereabouts:latest"), []byte("whereabouts:v0.9.4"))))
 	}
 	startGuard(ctx)
@@ -51,9 +51,9 @@ var suite = fixture.NewSuite("releaseadmission", fixture.PlaneTwo, func(ctx cont
 
 // The forms of the guard that a spec can choose beside Deny.
 const (
-	// dead ends every connection without an answer.
+	// dead ends every connection without a response.
 	dead webhooks.ReleaseMode = "Dead"
-	// hung does not answer before the API server gives up.
+	// hung does not respond before the API server gives up.
 	hung webhooks.ReleaseMode = "Hung"
 )
 

@@ -57,7 +57,7 @@ func newInstallation(ctx context.Context) *installation {
 	return i
 }
 
-// register installs webhooks as config/webhook has them, at this machine. They fail closed, so that whatever comes through was allowed.
+// register installs webhooks as config/webhook has them, at this machine. They fail closed, so that each write that succeeds was allowed.
 func (i *installation) register(ctx context.Context, file string, object client.Object) {
 	GinkgoHelper()
 	content, err := os.ReadFile(fixture.Path("config/webhook", file))
@@ -88,7 +88,7 @@ func (i *installation) register(ctx context.Context, file string, object client.
 	DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, object)).To(Succeed()) })
 }
 
-// run starts a manager in a mode, in which it denies, repairs and deletes whatever it may, and waits until it is ready.
+// run starts a manager in a mode, with every denial, repair and deletion enabled, and waits until it is ready.
 func (i *installation) run(ctx context.Context, mode configv1alpha1.Mode) {
 	GinkgoHelper()
 	i.stop()
@@ -139,7 +139,7 @@ type writes struct {
 func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		if request.Method != http.MethodGet {
-			call, asks := calls.Of(request), asksSomebody(request)
+			call, asks := calls.Of(request), asksAgents(request)
 			w.mu.Lock()
 			w.calls = append(w.calls, call)
 			if asks {
@@ -151,8 +151,8 @@ func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// asksSomebody: the request writes a record that has a mark, or a query to all nodes. One for a record's status has the marks with it, and changes none.
-func asksSomebody(request *http.Request) bool {
+// asksAgents: the request writes a record with a query, or a query to all nodes. A request for a record's status carries the queries and changes none.
+func asksAgents(request *http.Request) bool {
 	call := calls.Of(request)
 	if request.Body == nil || call.Subresource != "" || (call.Resource.Resource != "ipallocations" && call.Resource.Resource != "allnodesqueries") {
 		return false
@@ -162,7 +162,7 @@ func asksSomebody(request *http.Request) bool {
 	return err == nil && (bytes.Contains(content, []byte(`"marks":[{`)) || bytes.Contains(content, []byte(`"queries":[{`)))
 }
 
-// asked is how many writes had a question in them.
+// asked is how many writes contained a query.
 func (w *writes) asked() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

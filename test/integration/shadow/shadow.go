@@ -30,11 +30,11 @@ import (
 const asReported = "Shadow, only reported: "
 
 // The places of the cluster in which there is much to do.
-const oldAt, robbedAt, leakedAt, nobodysAt = 10, 11, 20, 30
+const oldAt, robbedAt, leakedAt, unusedAt = 10, 11, 20, 30
 
 var leakedSandbox = sandboxID("leaked")
 
-// mess is a cluster as whoever tries Holdfast out may have it.
+// mess is a cluster as a user who tries Holdfast may have it.
 type mess struct {
 	*world
 	// old and robbed run, hold addresses, and were made before there was a guard.
@@ -42,7 +42,7 @@ type mess struct {
 	policy      *v1alpha1.NodeResourcePolicy
 	// stale speaks for a Node that is no more.
 	stale *unstructured.Unstructured
-	// divided is a range of which a node that is gone has a slice.
+	// divided is a range of which a deleted node has a slice.
 	divided *wbv1alpha1.NodeSlicePool
 }
 
@@ -53,7 +53,7 @@ func newMess(ctx context.Context) *mess {
 	Expect(admin.Create(ctx, m.stale)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(admin.Delete(ctx, m.stale))).To(Succeed()) })
 	w.add(ctx, leakedAt, w.namespace+"/gone", leakedSandbox)
-	w.reserve(ctx, nobodysAt, w.namespace+"/nobody")
+	w.reserve(ctx, unusedAt, w.namespace+"/unused")
 	m.divided = &wbv1alpha1.NodeSlicePool{ObjectMeta: metav1.ObjectMeta{Namespace: poolNamespace, Name: w.namespace},
 		Spec: wbv1alpha1.NodeSlicePoolSpec{Range: fmt.Sprintf("10.%d.0.0/24", 100+w.subnet), SliceSize: "/26"},
 		Status: wbv1alpha1.NodeSlicePoolStatus{Allocations: []wbv1alpha1.NodeSliceAllocation{
@@ -120,7 +120,7 @@ var _ = suite.Describe("Mode Shadow", func() {
 		Expect(reported(shadow.Protect)()).To(Equal(protects + 1))
 		Expect(m.rob(ctx)).To(Succeed())
 		Expect(reported(shadow.Refuse)()).To(Equal(refusals + 1))
-		Eventually(told(ctx, m.robbed.Name, v1alpha1.ReasonUnsafeReleaseRefused)).Should(ContainElement(HavePrefix(asReported)))
+		Eventually(eventsFor(ctx, m.robbed.Name, v1alpha1.ReasonUnsafeReleaseRefused)).Should(ContainElement(HavePrefix(asReported)))
 		m.patchPool(ctx, map[string]any{fmt.Sprint(robbedAt): wbv1alpha1.IPAllocation{ContainerID: sandboxOf(m.robbed), PodRef: m.namespace + "/robbed", IfName: "net1"}})
 		Eventually(m.enforced(ctx)).Should(Equal("False " + string(v1alpha1.ReasonShadowMode)))
 		refusals = reported(shadow.Refuse)()
@@ -137,30 +137,30 @@ var _ = suite.Describe("Mode Shadow", func() {
 		for action, earlier := range before {
 			Eventually(reported(action)).Should(BeNumerically(">", earlier), string(action))
 		}
-		Eventually(told(ctx, v1alpha1.OrphanPrefix+leakedSandbox, v1alpha1.ReasonOwnerUnknown)).Should(ContainElement(HavePrefix(asReported)))
+		Eventually(eventsFor(ctx, v1alpha1.OrphanPrefix+leakedSandbox, v1alpha1.ReasonOwnerUnknown)).Should(ContainElement(HavePrefix(asReported)))
 
 		By("doing none of it")
 		untouched := m.versions(ctx)
 		Consistently(func(g Gomega, ctx context.Context) {
 			g.Expect(guard.made.beside()).To(BeEmpty())
-			g.Expect(guard.made.asked()).To(BeZero(), "a record has a question in it")
-			g.Expect(m.made.ofRecords()).To(BeEmpty(), "an agent has answered, and nobody had asked")
+			g.Expect(guard.made.asked()).To(BeZero(), "a record has a query in it")
+			g.Expect(m.made.ofRecords()).To(BeEmpty(), "an agent has responded without a query")
 			g.Expect(m.versions(ctx)).To(Equal(untouched))
 		}).WithTimeout(quiet).WithContext(ctx).Should(Succeed())
 		Expect(guard.made.all()).NotTo(BeEmpty(), "the writes of the manager are not seen")
 		m.isUntouched(ctx)
 		Expect(metric("holdfast_shadow_blocked_total", "")).To(BeZero(), "a write was forgotten, and came as far as the gate")
 
-		By("being told to guard")
+		By("being switched to Guard")
 		guard.run(ctx, configv1alpha1.ModeGuard)
 		m.isGuarded(ctx)
 		Expect(guard.made.beside()).NotTo(BeEmpty())
 		Eventually(m.held).WithContext(ctx).Should(ConsistOf(fmt.Sprint(oldAt), fmt.Sprint(robbedAt)), "the leak is not reclaimed")
-		Expect(guard.made.asked()).To(BeNumerically(">", 0), "the questions of the manager are not seen")
+		Expect(guard.made.asked()).To(BeNumerically(">", 0), "the queries of the manager are not seen")
 	})
 })
 
-// versions are those of everything that is not Holdfast's own: whoever writes any of it changes one.
+// versions are those of everything that is not Holdfast's own: a write to any of it changes one.
 func (m *mess) versions(ctx context.Context) map[string]string {
 	GinkgoHelper()
 	found := map[string]string{}
@@ -189,7 +189,7 @@ func hostSubnets() *unstructured.UnstructuredList {
 func (m *mess) isUntouched(ctx context.Context) {
 	GinkgoHelper()
 	Expect(m.held(ctx)).To(ConsistOf(fmt.Sprint(oldAt), fmt.Sprint(robbedAt), fmt.Sprint(leakedAt)))
-	Expect(m.reserved(ctx, nobodysAt)).To(Equal(m.namespace + "/nobody"))
+	Expect(m.reserved(ctx, unusedAt)).To(Equal(m.namespace + "/unused"))
 	Expect(m.sliceOwner(ctx)()).To(Equal("node-that-is-gone"))
 	Expect(exists(ctx, m.stale)()).To(BeTrue())
 	for _, pod := range []*corev1.Pod{m.old, m.robbed} {
@@ -206,11 +206,11 @@ func (m *mess) isGuarded(ctx context.Context) {
 	for _, pod := range []*corev1.Pod{m.old, m.robbed} {
 		Eventually(isProtected(ctx, pod)).Should(BeTrue(), pod.Name)
 	}
-	Eventually(m.reserved).WithContext(ctx).WithArguments(nobodysAt).Should(BeEmpty())
+	Eventually(m.reserved).WithContext(ctx).WithArguments(unusedAt).Should(BeEmpty())
 	Eventually(m.sliceOwner(ctx)).Should(BeEmpty())
 	Eventually(exists(ctx, m.stale)).Should(BeFalse())
 	Eventually(m.enforced(ctx)).Should(Equal("True " + string(v1alpha1.ReasonWebhookConfigured)))
-	Eventually(func(ctx context.Context) error { return admin.Create(ctx, m.hostSubnet("nobody"), client.DryRunAll) }).WithContext(ctx).
+	Eventually(func(ctx context.Context) error { return admin.Create(ctx, m.hostSubnet("unused"), client.DryRunAll) }).WithContext(ctx).
 		Should(MatchError(ContainSubstring("NodeResourcePolicy hostsubnets")))
 	Expect(m.held(ctx)).To(ContainElements(fmt.Sprint(oldAt), fmt.Sprint(robbedAt)))
 }

@@ -32,7 +32,7 @@ const (
 
 var (
 	plane = fixture.Plane
-	// admin is uncached, allowed everything, and nobody whom the manager trusts; it keeps the warnings that it gets.
+	// admin is uncached and allowed everything, and the manager does not trust it; it keeps the warnings that it gets.
 	admin  client.Client
 	warned fixture.Warnings
 	// deleter has the manager's identity, which alone may take records away.

@@ -212,7 +212,7 @@ func (w *world) reserved(ctx context.Context, offset int) (string, error) {
 	return r.Spec.PodRef, client.IgnoreNotFound(err)
 }
 
-// isProtected says whether a pod carries our finalizer and label.
+// isProtected reports whether a pod carries our finalizer and label.
 func isProtected(ctx context.Context, pod *corev1.Pod) func() (bool, error) {
 	return func() (bool, error) {
 		var live corev1.Pod
@@ -221,7 +221,7 @@ func isProtected(ctx context.Context, pod *corev1.Pod) func() (bool, error) {
 	}
 }
 
-// exists says whether an object is there.
+// exists reports whether an object is there.
 func exists(ctx context.Context, object client.Object) func() (bool, error) {
 	return func() (bool, error) {
 		live := object.DeepCopyObject().(client.Object)
@@ -233,8 +233,8 @@ func exists(ctx context.Context, object client.Object) func() (bool, error) {
 	}
 }
 
-// told are the events for a reason about an object.
-func told(ctx context.Context, name string, reason v1alpha1.Reason) func() ([]string, error) {
+// eventsFor are the events for a reason about an object.
+func eventsFor(ctx context.Context, name string, reason v1alpha1.Reason) func() ([]string, error) {
 	return func() ([]string, error) {
 		var list eventsv1.EventList
 		if err := admin.List(ctx, &list); err != nil {

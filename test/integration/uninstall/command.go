@@ -81,7 +81,7 @@ var _ = suite.Describe("The command", func() {
 		Expect(podsOf(ctx, apps)).To(BeEmpty())
 	}, SpecTimeout(specTimeout))
 
-	It("says by its exit code how it ended", func(ctx context.Context) {
+	It("reports by its exit code how it ended", func(ctx context.Context) {
 		hold(ctx, apps, 1)
 		By("1: without consent nothing is changed")
 		code, out := execute(ctx)

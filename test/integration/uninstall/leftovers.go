@@ -21,7 +21,7 @@ import (
 )
 
 // leftovers are all objects of the API server that are ours, or that carry something of ours: its resources are asked for, not
-// known. Events are not asked for: they tell what was, and end by themselves.
+// known. Events are not read: they report the past, and expire by themselves.
 func leftovers(ctx context.Context) []string {
 	GinkgoHelper()
 	finder, err := discovery.NewDiscoveryClientForConfig(plane.Config())
@@ -57,7 +57,7 @@ func leftovers(ctx context.Context) []string {
 	return left
 }
 
-// bearsOurs says whether our name is in an object's group, name, labels, annotations, finalizers or owners. A pod that is being
+// bearsOurs reports whether our name is in an object's group, name, labels, annotations, finalizers or owners. A pod that is being
 // deleted may keep, for its last seconds, the reason with which the finalizer came off.
 func bearsOurs(group schema.GroupVersion, object *metav1.PartialObjectMetadata) bool {
 	object.ManagedFields = nil

@@ -34,11 +34,11 @@ var _ = suite.Describe("An uninstallation under a live manager", func() {
 		pod := awaitPods(ctx, own, 2)[0]
 		bind(ctx, &pod)
 		// The manager takes its time to stop: until it is being waited for.
-		out, progress, awaited := &said{}, &said{}, make(chan struct{})
+		out, progress, awaited := &output{}, &output{}, make(chan struct{})
 		progress.at("waiting for the manager's pods to stop", func() { close(awaited) })
 		stopped := runManager(ctx, &pod, awaited)
 
-		By("being at work: a pod that nobody protected is protected late, entries have their records, policies have their webhooks")
+		By("being at work: an unprotected pod is protected late, entries have their records, policies have their webhooks")
 		living := withNetworks(apps, "living")
 		living.Annotations["k8s.v1.cni.cncf.io/network-status"] = `[{"name":"` + apps + `/storage","interface":"net1","ips":["192.0.2.2"]}]`
 		Expect(admin.Create(ctx, living)).To(Succeed())
@@ -69,11 +69,11 @@ var _ = suite.Describe("An uninstallation under a live manager", func() {
 
 func bind(ctx context.Context, pod *corev1.Pod) {
 	GinkgoHelper()
-	Expect(admin.SubResource("binding").Create(ctx, pod, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: silent}})).To(Succeed())
+	Expect(admin.SubResource("binding").Create(ctx, pod, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: stoppedNode}})).To(Succeed())
 }
 
 // runManager runs the manager as the pod's kubelet would: under the installed account, until the pod is deleted and it may end;
-// then the pod's object goes. The function says whether the manager has ended.
+// then the pod's object is deleted. The function reports whether the manager has exited.
 func runManager(ctx context.Context, pod *corev1.Pod, mayEnd <-chan struct{}) (stopped func() bool) {
 	GinkgoHelper()
 	identity := fixture.AccountConfig(ctx, own, app.Name, nil)

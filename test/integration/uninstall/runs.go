@@ -24,14 +24,14 @@ const (
 	shortStop = 2 * time.Second
 )
 
-// said is what an uninstallation prints. At the first line with a text it calls a function, and goes on when that returns.
-type said struct {
+// output is what an uninstallation prints. At the first line with a text it calls a function, and continues when that returns.
+type output struct {
 	mu    sync.Mutex
 	text  strings.Builder
 	hooks map[string]func()
 }
 
-func (s *said) Write(p []byte) (int, error) {
+func (s *output) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	s.text.Write(p)
 	var due []func()
@@ -48,14 +48,14 @@ func (s *said) Write(p []byte) (int, error) {
 	return GinkgoWriter.Write(p)
 }
 
-func (s *said) String() string {
+func (s *output) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text.String()
 }
 
 // at calls a function when a line with the text is printed.
-func (s *said) at(line string, hook func()) {
+func (s *output) at(line string, hook func()) {
 	if s.hooks == nil {
 		s.hooks = map[string]func(){}
 	}
@@ -66,7 +66,7 @@ func (s *said) at(line string, hook func()) {
 }
 
 // options are those of the command with its defaults, but for the times.
-func options(out *said) uninstall.Options {
+func options(out *output) uninstall.Options {
 	return uninstall.Options{
 		Client:       admin,
 		Entries:      func(ctx context.Context) (ipam.Snapshot, error) { return whereabouts.ReadAll(ctx, admin) },
@@ -84,14 +84,14 @@ func uninstalled(ctx context.Context, o uninstall.Options) {
 	Expect(leftovers(ctx)).To(BeEmpty())
 }
 
-// cleanUp removes what a spec installed, whatever became of it, and its namespace.
+// cleanUp removes what a spec installed, in any state, and its namespace.
 func cleanUp(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	Expect(uninstall.Run(ctx, uninstall.Options{Client: admin, PassInterval: passInterval, StopTimeout: shortStop, Out: GinkgoWriter})).To(Succeed())
 	dropNamespace(ctx, namespace)
 }
 
-// dropNamespace plays the silent node's kubelet for what is left in it.
+// dropNamespace plays the kubelet of the stopped node for what is left in it.
 func dropNamespace(ctx context.Context, name string) {
 	GinkgoHelper()
 	pods := podsOf(ctx, name)

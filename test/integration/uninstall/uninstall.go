@@ -27,15 +27,15 @@ import (
 var _ = suite.Describe("An uninstallation", func() {
 	var (
 		apps string
-		out  *said
+		out  *output
 	)
 	BeforeEach(func(ctx context.Context) {
-		apps, out = newNamespace(ctx), &said{}
+		apps, out = newNamespace(ctx), &output{}
 		install(ctx)
 		DeferCleanup(cleanUp, apps)
 	})
 
-	It("takes the finalizer off every pod, whatever its labels, and leaves nothing", func(ctx context.Context) {
+	It("takes the finalizer off every pod, with any labels, and leaves nothing", func(ctx context.Context) {
 		By("refuse before anything is changed: agents wait for a policy, or the manager is in another namespace")
 		refusesWhatWaits(ctx, apps, out)
 		refusesAnotherNamespace(ctx, out)
@@ -134,7 +134,7 @@ var _ = suite.Describe("An uninstallation", func() {
 		Expect(webhooksAndProtectors(ctx)).To(BeEmpty())
 	}, SpecTimeout(specTimeout))
 
-	It("goes on trying what fails, proves nothing meanwhile, and says so at the end of its time", func(ctx context.Context) {
+	It("retries what fails, proves nothing meanwhile, and reports that at the end of its time", func(ctx context.Context) {
 		pods := hold(ctx, apps, 2)
 		mend := breakPodUpdates(ctx, apps, "pods", "pods/status")
 		o := options(out)
@@ -156,7 +156,7 @@ var _ = suite.Describe("An uninstallation", func() {
 		Expect(out.String()).To(ContainSubstring("0 freed, 2 through pods/status"))
 	}, SpecTimeout(specTimeout))
 
-	It("takes the rights of a manager whose pods do not stop, and removes these pods and those of silent agents", func(ctx context.Context) {
+	It("takes the rights of a manager whose pods do not stop, and removes these pods and those of agents that do not respond", func(ctx context.Context) {
 		for _, pod := range append(awaitPods(ctx, own, 2), awaitPods(ctx, agents, 1)...) {
 			bind(ctx, &pod)
 		}
@@ -174,7 +174,7 @@ var _ = suite.Describe("An uninstallation", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-func refusesWhatWaits(ctx context.Context, apps string, out *said) {
+func refusesWhatWaits(ctx context.Context, apps string, out *output) {
 	GinkgoHelper()
 	waiter := &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: apps, Name: "agent"},
@@ -195,7 +195,7 @@ func refusesWhatWaits(ctx context.Context, apps string, out *said) {
 	Expect(admin.Delete(ctx, waiter)).To(Succeed())
 }
 
-func refusesAnotherNamespace(ctx context.Context, out *said) {
+func refusesAnotherNamespace(ctx context.Context, out *output) {
 	GinkgoHelper()
 	o := options(out)
 	o.Namespace = "network-guard"

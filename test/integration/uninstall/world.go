@@ -27,9 +27,9 @@ import (
 
 const (
 	own, agents = "holdfast-system", "holdfast-agent"
-	// silent is a node whose kubelet does nothing.
-	silent = "silent"
-	// foreign is somebody else's finalizer.
+	// stoppedNode is a node whose kubelet does nothing.
+	stoppedNode = "stopped"
+	// foreign is the finalizer of another controller.
 	foreign = "example.com/backup"
 
 	networksAnnotation = "k8s.v1.cni.cncf.io/networks"
@@ -41,7 +41,7 @@ var components = []string{"admission-policy-protection", "network-policies"}
 
 func createNode(ctx context.Context) {
 	GinkgoHelper()
-	Expect(admin.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: silent, Labels: map[string]string{corev1.LabelOSStable: "linux"}}})).To(Succeed())
+	Expect(admin.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: stoppedNode, Labels: map[string]string{corev1.LabelOSStable: "linux"}}})).To(Succeed())
 }
 
 // install applies the installation with the presets for node-scoped resources.
@@ -77,7 +77,7 @@ func newNamespace(ctx context.Context) string {
 	return name
 }
 
-// guarded is a pod on the silent node as the webhook has protected it.
+// guarded is a pod on the stopped node as the webhook has protected it.
 func guarded(namespace, name string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -85,7 +85,7 @@ func guarded(namespace, name string) *corev1.Pod {
 			Finalizers: []string{v1alpha1.Finalizer},
 			Labels:     map[string]string{v1alpha1.GuardedLabel: v1alpha1.GuardedLabelValue, "app": "web"},
 		},
-		Spec: corev1.PodSpec{NodeName: silent, Containers: []corev1.Container{{Name: "main", Image: "example.com/main"}}},
+		Spec: corev1.PodSpec{NodeName: stoppedNode, Containers: []corev1.Container{{Name: "main", Image: "example.com/main"}}},
 	}
 }
 
@@ -108,7 +108,7 @@ func hold(ctx context.Context, namespace string, n int) []*corev1.Pod {
 	return pods
 }
 
-// heldPods are the pods with our finalizer, in all namespaces, whatever their labels.
+// heldPods are the pods with our finalizer, in all namespaces, with any labels.
 func heldPods(ctx context.Context) []string {
 	GinkgoHelper()
 	var pods corev1.PodList
@@ -171,7 +171,7 @@ func breakPodUpdates(ctx context.Context, namespace string, resources ...string)
 	return func() { once.Do(func() { refused(ctx) }) }
 }
 
-// newPool has an entry of a held pod, one of a living, one of an earlier pod of the same name, one of nobody, and a tombstone.
+// newPool has an entry of a held pod, one of a living, one of an earlier pod of the same name, one without a pod, and a tombstone.
 func newPool(namespace string) *wbv1alpha1.IPPool {
 	entry := func(podRef, sandbox string) wbv1alpha1.IPAllocation {
 		return wbv1alpha1.IPAllocation{PodRef: podRef, ContainerID: sandbox, IfName: "net1"}

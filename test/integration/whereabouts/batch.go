@@ -60,7 +60,7 @@ var _ = suite.Describe("A batch", func() {
 		}))
 	})
 
-	It("goes on over one entry that changed, one that is gone, one half released and one that is asked for twice", func(ctx context.Context) {
+	It("continues after one entry that changed, one that is absent, one half released and one that is requested twice", func(ctx context.Context) {
 		changed := web()
 		changed.ContainerID = "sb-2"
 		w.createPool(ctx, poolName, poolRange, allocations{"1": web(), "2": changed, "4": marked(web()), "5": web(), "6": other()})
@@ -83,7 +83,7 @@ var _ = suite.Describe("A batch", func() {
 		Expect(w.held(ctx, "10.0.0.0-16")).To(BeEmpty())
 	})
 
-	DescribeTable("goes on over one entry that an admission refuses", func(ctx context.Context, refused, left string, entry wb.IPAllocation) {
+	DescribeTable("continues after one entry that admission refuses", func(ctx context.Context, refused, left string, entry wb.IPAllocation) {
 		w.createPool(ctx, poolName, poolRange, allocations{"1": web(), "2": web(), "3": web()})
 		for n := 1; n <= 3; n++ {
 			w.reserve(ctx, fmt.Sprintf("10.0.0.%d", n), "ns/web-0", "net1")

@@ -80,7 +80,7 @@ var _ = suite.Describe("A live read", func() {
 		Expect(b.network.since(before)).To(Equal([]string{"LIST ippools", "GET ippools/" + poolName}))
 	})
 
-	It("goes through all pages", func(ctx context.Context) {
+	It("reads all pages", func(ctx context.Context) {
 		const pools = 501 // one more than a page
 		for n := range pools {
 			third := fmt.Sprintf("10.%d.%d.0", n/256, n%256)

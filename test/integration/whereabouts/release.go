@@ -67,7 +67,7 @@ var _ = suite.Describe("Compare-and-release (I7)", func() {
 		Expect(w.held(ctx, poolName)).To(Equal(allocations{"3": other()}))
 	})
 
-	Describe("of an entry that somebody else removed", func() {
+	Describe("of an entry that another client removed", func() {
 		It("removes the reservation that was left, under a tombstone", func(ctx context.Context) {
 			w.createPool(ctx, poolName, poolRange, allocations{"2": other()})
 			w.reserve(ctx, "10.0.0.1", "ns/web-0", "net1")

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
-// A release makes three writes; a release of an entry that somebody else removed makes a fourth one first, which the API
+// A release makes three writes; a release of an entry that another client removed makes a fourth one first, which the API
 // server refuses.
 var _ = suite.Describe("A process that dies between any two writes of a release", func() {
 	var w *world

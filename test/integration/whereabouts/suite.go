@@ -35,7 +35,7 @@ var _ = suite.Describe("A cluster without whereabouts", func() {
 		list := func(ctx context.Context) error { return admin.List(ctx, &wb.IPPoolList{}) }
 		earlier := w.start(ctx, &network{})
 		Expect(envtest.UninstallCRDs(plane.Config(), options)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { // the other specs need them, whatever happens here
+		DeferCleanup(func(ctx context.Context) { // the other specs need them, even if this one fails
 			_, err := envtest.InstallCRDs(plane.Config(), options)
 			Expect(err).NotTo(HaveOccurred())
 			Eventually(ctx, list).Should(Succeed())

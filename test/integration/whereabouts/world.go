@@ -89,7 +89,7 @@ func (w *world) createPool(ctx context.Context, name, rangeText string, held all
 	return pool
 }
 
-// change edits a pool as somebody else would.
+// change edits a pool as another client would.
 func (w *world) change(ctx context.Context, name string, edit func(*wb.IPPool)) *wb.IPPool {
 	GinkgoHelper()
 	pool := &wb.IPPool{}
@@ -144,7 +144,7 @@ func web() wb.IPAllocation {
 	return wb.IPAllocation{ContainerID: "sb-1", PodRef: "ns/web-0", IfName: "net1"}
 }
 
-// other is an entry that nobody asks for.
+// other is an entry that no request names.
 func other() wb.IPAllocation {
 	return wb.IPAllocation{ContainerID: "sb-9", PodRef: "ns/other", IfName: "net1"}
 }

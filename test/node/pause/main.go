@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command pause waits until it is told to end: the process of the sandboxes, and of the containers, of test/node.
+// Command pause waits until a signal ends it: the process of the sandboxes, and of the containers, of test/node.
 package main
 
 import (
@@ -10,7 +10,7 @@ import (
 )
 
 func main() {
-	told := make(chan os.Signal, 1)
-	signal.Notify(told, syscall.SIGTERM, syscall.SIGINT)
-	<-told
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	<-signals
 }

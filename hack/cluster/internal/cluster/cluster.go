@@ -33,7 +33,7 @@ const (
 	endTimeout = 30 * time.Second
 )
 
-// ErrNotUp says that no cluster was started in a folder.
+// ErrNotUp: no cluster was started in a folder.
 var ErrNotUp = errors.New("no cluster is up: run make cluster-up")
 
 // Cluster is one that was started, or is about to be. Its methods may be called
@@ -82,7 +82,7 @@ func (c *Cluster) locked(do func() error) error {
 	})
 }
 
-// alone lets one command at a time do something, whatever the state says.
+// alone lets one command at a time do something, in any state.
 func (c *Cluster) alone(do func() error) error {
 	path := string(c.Folder) + ".lock"
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -178,7 +178,7 @@ func await(ctx context.Context, limit time.Duration, check func(context.Context)
 func awaitProcess(ctx context.Context, limit time.Duration, p state.Process, check func(context.Context) error) error {
 	ended := false
 	err := await(ctx, limit, func(ctx context.Context) error {
-		ended = !machine.Alive(p) // before the check, so that its last word counts
+		ended = !machine.Alive(p) // before the check, so that its last output counts
 		err := check(ctx)
 		if ended {
 			return nil

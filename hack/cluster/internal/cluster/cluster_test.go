@@ -34,7 +34,7 @@ func TestReadySince(t *testing.T) {
 		"it reports in the second of its start": {"True", start.Truncate(time.Second), ""},
 		"the report is of the one before":       {"True", start.Add(-time.Second), "before its kubelet was started"},
 		"the new kubelet is not ready":          {"False", start.Add(time.Second), "no network"},
-		"nobody reports":                        {"Unknown", start.Add(time.Second), "Unknown"},
+		"no kubelet reports":                    {"Unknown", start.Add(time.Second), "Unknown"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			object, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{
@@ -51,7 +51,7 @@ func TestReadySince(t *testing.T) {
 		})
 	}
 	if err := readySince([]byte(`{}`), start); err == nil {
-		t.Error("a Node that nobody reported on is ready")
+		t.Error("a Node without a report is ready")
 	}
 }
 
@@ -239,7 +239,7 @@ func TestFaultsOfANodeThatDoesNotRun(t *testing.T) {
 		"exec":       func() error { _, err := c.EnterNode("node-a", []string{"true"}); return err },
 	} {
 		if err := do(); err == nil || !strings.Contains(err.Error(), "node start node-a") {
-			t.Errorf("%s: error %v, want one that says how to start it", what, err)
+			t.Errorf("%s: error %v, want one with the command that starts it", what, err)
 		}
 	}
 }

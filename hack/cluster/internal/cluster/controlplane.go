@@ -99,7 +99,7 @@ func (c *Cluster) awaitComponent(ctx context.Context, p state.Process) error {
 		defer response.Body.Close()
 		body, err := io.ReadAll(response.Body)
 		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("%s answered %s: %s", url, response.Status, body)
+			return fmt.Errorf("%s responded %s: %s", url, response.Status, body)
 		}
 		return err
 	})

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/hack/cluster/internal/plan"
 )
 
-// Down takes everything down, whatever of it there is, and proves that nothing is
+// Down takes down everything that exists, and proves that nothing is
 // left. It needs no state file: processes are found by their cgroups, links by
 // their names.
 func (c *Cluster) Down(ctx context.Context, keepLogs bool) error {
@@ -73,7 +73,7 @@ func (c *Cluster) removeLinks() error {
 	return nil
 }
 
-// ours says whether a link has one of the names that a cluster gives.
+// ours reports whether a link has one of the names that a cluster gives.
 func ours(name string) bool {
 	if name == plan.ControlBridge || name == plan.DataBridge {
 		return true

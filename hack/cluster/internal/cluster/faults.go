@@ -25,7 +25,7 @@ func (c *Cluster) FreezeAll(node string, frozen bool) error {
 	return c.cgroups.Freeze(n.Cgroup, frozen)
 }
 
-// Condition says in what condition a node is, as the kernel sees it.
+// Condition describes in what condition a node is, as the kernel sees it.
 func (c *Cluster) Condition(n *state.Node) string {
 	if n.State != state.Running {
 		return string(n.State)
@@ -70,7 +70,7 @@ func (c *Cluster) killNode(ctx context.Context, node string) error {
 	})
 }
 
-// Return says with what a node comes back.
+// Return describes with what a node comes back.
 type Return int
 
 // The ways in which a node comes back.
@@ -143,8 +143,8 @@ func (c *Cluster) EnterNode(node string, command []string) ([]string, error) {
 	return c.cgroups.Join(n.ServicesCgroup(), machine.Enter(known.NamespacePID, command)), nil
 }
 
-// plannedNodes are all that a cluster can have: down looks for them whatever the
-// state says.
+// plannedNodes are all that a cluster can have: down looks for them in any
+// state.
 func plannedNodes() []plan.Node {
 	nodes := make([]plan.Node, plan.MaxNodes)
 	for i := range nodes {

@@ -52,7 +52,7 @@ func (c *Cluster) startService(ctx context.Context, n plan.Node, service string)
 	return c.awaitContainerd(ctx, n, p)
 }
 
-// awaitContainerd waits until it answers, and gives it the images that are new.
+// awaitContainerd waits until it responds, and gives it the images that are new.
 func (c *Cluster) awaitContainerd(ctx context.Context, n plan.Node, p state.Process) error {
 	err := awaitProcess(ctx, startTimeout, p, func(ctx context.Context) error {
 		_, err := c.ctr(ctx, n, "version")

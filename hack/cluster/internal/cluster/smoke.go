@@ -28,7 +28,7 @@ const (
 	smokeNamespace = "cluster-smoke"
 	smokePods      = 4
 	// settleTimeout bounds the return of all pods after a fault: a node that was
-	// silent has to be noticed, or the back-off of a container to pass.
+	// not responding has to be noticed, or the back-off of a container to pass.
 	settleTimeout  = 5 * time.Minute
 	connectTimeout = 5 * time.Second
 )

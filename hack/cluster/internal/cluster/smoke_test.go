@@ -57,14 +57,14 @@ func TestSmokeAddresses(t *testing.T) {
 		"a pod without second address": {four, func(p map[string]any) {
 			p["metadata"].(map[string]any)["annotations"] = map[string]string{"k8s.v1.cni.cncf.io/network-status": `[{"interface":"eth0","ips":["10.0.0.1"]}]`}
 		}, "no address of net1"},
-		"a pod that nobody annotated": {four, func(p map[string]any) { delete(p["metadata"].(map[string]any), "annotations") }, "network-status"},
+		"a pod without annotations": {four, func(p map[string]any) { delete(p["metadata"].(map[string]any), "annotations") }, "network-status"},
 		"a container that is not ready": {four, func(p map[string]any) {
 			p["status"].(map[string]any)["containerStatuses"] = []any{map[string]any{"ready": false}}
 		}, "not ready"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			if got, err := smokeAddresses(podList(t, test.addresses, test.change)); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%+v, error %v, want one that says %q", got, err, test.want)
+				t.Errorf("%+v, error %v, want one with %q", got, err, test.want)
 			}
 		})
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast-dev/holdfast/hack/cluster/internal/state"
 )
 
-// UpOptions say what cluster is wanted. All paths are absolute.
+// UpOptions describe what cluster is wanted. All paths are absolute.
 type UpOptions struct {
 	// Root is the repository.
 	Root  string
@@ -198,7 +198,7 @@ func (c *Cluster) checkForeign() error {
 	return nil
 }
 
-// alias of the links tells whose they are.
+// alias of the links identifies their cluster.
 func (c *Cluster) alias() string { return "holdfast-cluster " + string(c.Folder) }
 
 func (c *Cluster) makeBridges() error {

@@ -60,7 +60,7 @@ func FindCgroups() (*Cgroups, error) {
 		c.mounts = append(c.mounts, m.Point)
 	}
 	if c.tracking == "" {
-		return nil, errors.New("no cgroup v2 hierarchy and no v1 hierarchy of the pids controller is mounted below /sys/fs/cgroup: nodes cannot be told apart without")
+		return nil, errors.New("no cgroup v2 hierarchy and no v1 hierarchy of the pids controller is mounted below /sys/fs/cgroup: nodes cannot be distinguished without")
 	}
 	return c, nil
 }
@@ -212,15 +212,15 @@ func (c *Cgroups) Freeze(group string, frozen bool) error {
 	return err
 }
 
-// Frozen says whether Freeze stopped the group. On cgroup v1 only the states of
-// the processes tell.
+// Frozen reports whether Freeze stopped the group. On cgroup v1 only the states of
+// the processes show.
 func (c *Cgroups) Frozen(group string) bool {
 	content, err := os.ReadFile(filepath.Join(c.tracking, group, "cgroup.freeze"))
 	return err == nil && strings.TrimSpace(string(content)) == "1"
 }
 
 // Remove removes the group and those below it from every hierarchy. It tries
-// until ctx ends, since the kernel takes a moment to forget dead processes.
+// until ctx is done, since the kernel takes a moment to forget dead processes.
 func (c *Cgroups) Remove(ctx context.Context, group string) error {
 	ticker := time.NewTicker(cgroupPoll)
 	defer ticker.Stop()
@@ -252,7 +252,7 @@ func (c *Cgroups) Left(group string) []string {
 	return left
 }
 
-// walkGroups visits a group after the groups below it. One that goes away
+// walkGroups visits a group after the groups below it. One that disappears
 // meanwhile is none.
 func walkGroups(dir string, visit func(dir string) error) error {
 	entries, err := os.ReadDir(dir)
@@ -271,7 +271,7 @@ func walkGroups(dir string, visit func(dir string) error) error {
 }
 
 // unlessGone is the error unless it says that there is no such group: a file of a
-// group that is removed while it is read answers ENODEV.
+// group that is removed while it is read fails with ENODEV.
 func unlessGone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
 		return nil

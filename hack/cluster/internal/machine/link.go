@@ -16,7 +16,7 @@ import (
 )
 
 // MakeBridge makes a bridge on the host, or finds it, and brings it up. The alias
-// tells later whose it is. An address is optional.
+// identifies its cluster later. An address is optional.
 func MakeBridge(name, alias string, address netip.Prefix) error {
 	link, err := netlink.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
@@ -150,7 +150,7 @@ func SetLink(name string, up bool) error {
 	return nil
 }
 
-// LinkUp says whether a link of the host is there and set up.
+// LinkUp reports whether a link of the host is there and set up.
 func LinkUp(name string) bool {
 	link, err := netlink.LinkByName(name)
 	return err == nil && link.Attrs().Flags&net.FlagUp != 0
@@ -166,7 +166,7 @@ func RemoveLink(name string) error {
 		return fmt.Errorf("link %s: %w", name, err)
 	}
 	if err := netlink.LinkDel(link); err != nil {
-		// The end in a namespace takes this one with it when it goes.
+		// When the end in a namespace is deleted, so is this one.
 		if _, again := netlink.LinkByName(name); errors.As(again, &netlink.LinkNotFoundError{}) {
 			return nil
 		}

@@ -45,11 +45,11 @@ func TestParseStat(t *testing.T) {
 		want    string
 		err     error
 	}{
-		"a process that runs":               {"12 (kubelet) S" + rest, "4711", nil},
-		"a frozen process runs":             {"12 (kubelet) T" + rest, "4711", nil},
-		"a name may look like the rest":     {"12 (a) Z (b) S" + rest, "4711", nil},
-		"of a zombie only the status":       {"12 (kubelet) Z" + rest, "", errEnded},
-		"a process that is just going away": {"12 (kubelet) X" + rest, "", errEnded},
+		"a process that runs":            {"12 (kubelet) S" + rest, "4711", nil},
+		"a frozen process runs":          {"12 (kubelet) T" + rest, "4711", nil},
+		"a name may look like the rest":  {"12 (a) Z (b) S" + rest, "4711", nil},
+		"of a zombie only the status":    {"12 (kubelet) Z" + rest, "", errEnded},
+		"a process that is just exiting": {"12 (kubelet) X" + rest, "", errEnded},
 	} {
 		t.Run(what, func(t *testing.T) {
 			got, err := parseStat(test.content)

@@ -54,7 +54,7 @@ func unescape(s string) string {
 
 // MountsBelow lists the mounts, in any process, of files below a folder, and the
 // mounts at places below it. A process in a mount namespace of its own shows what
-// nobody else sees.
+// no other process sees.
 func MountsBelow(folder string) ([]string, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

@@ -36,7 +36,7 @@ type Bind struct {
 }
 
 // Become makes a machine out of this process, which already has network, mount
-// and UTS namespaces of its own, and nobody else in them.
+// and UTS namespaces of its own, and no other process in them.
 func (m Machine) Become() error {
 	// Nothing that is mounted here may reach the host.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
@@ -110,7 +110,7 @@ func (m Machine) mount() error {
 	return nil
 }
 
-// Hold keeps this process, and so its namespaces, until it is told to end.
+// Hold keeps this process, and so its namespaces, until a signal ends it.
 func Hold(ctx context.Context) {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()

@@ -90,16 +90,16 @@ func Enter(pid int, command []string) []string {
 	return append([]string{"nsenter", "--target", strconv.Itoa(pid), "--mount", "--net", "--uts", "--wd=/", "--"}, command...)
 }
 
-// Alive says whether the very same process still runs.
+// Alive reports whether the very same process still runs.
 func Alive(p state.Process) bool {
 	started, err := startOf(p.PID)
 	return err == nil && started == p.Started
 }
 
-// errEnded says that there is no such process, or only its exit status is left.
+// errEnded: there is no such process, or only its exit status is left.
 var errEnded = errors.New("the process has ended")
 
-// startOf tells processes of one ID apart (proc(5), starttime).
+// startOf distinguishes processes of one ID (proc(5), starttime).
 func startOf(pid int) (string, error) {
 	if pid <= 0 {
 		return "", errEnded
@@ -221,7 +221,7 @@ func LogTail(path string) string {
 	return fmt.Sprintf("; %s ends:\n%s", path, content)
 }
 
-// Describe says in a word what a process does.
+// Describe returns the state of a process, such as "running".
 func Describe(p state.Process) string {
 	if !Alive(p) {
 		return "ended"

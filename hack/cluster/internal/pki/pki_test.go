@@ -108,7 +108,7 @@ func TestLoadOfWhatIsNoPair(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			if _, err := Load(test.pair); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error %v, want one that says %q", err, test.want)
+				t.Errorf("error %v, want one with %q", err, test.want)
 			}
 		})
 	}

@@ -66,7 +66,7 @@ type Node struct {
 	// ControlLink and DataLink are the host's ends of the node's two cables.
 	ControlLink, DataLink string
 	// ControlMAC and DataMAC are the node's ends. They stay the same when a node
-	// comes back, so that nobody sends to the address of a link that is gone.
+	// comes back, so that no neighbor sends to the address of a deleted link.
 	ControlMAC, DataMAC net.HardwareAddr
 	// Cgroup is the path in every hierarchy, below it Services and Pods.
 	Cgroup string

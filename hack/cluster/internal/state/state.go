@@ -27,7 +27,7 @@ const (
 	Stopping Phase = "Stopping"
 )
 
-// NodeState says what was last done to a node.
+// NodeState describes what was last done to a node.
 type NodeState string
 
 // The states of a node.
@@ -107,7 +107,7 @@ type Node struct {
 type Process struct {
 	Name string `json:"name"`
 	PID  int    `json:"pid"`
-	// Started tells processes of the same ID apart: the boot's ID and the clock
+	// Started distinguishes processes of the same ID: the boot's ID and the clock
 	// ticks from then to the start.
 	Started string `json:"started"`
 	Log     string `json:"log"`

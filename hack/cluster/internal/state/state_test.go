@@ -71,7 +71,7 @@ func TestReadOfWhatIsNoState(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := Read(path); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error %v, want one that says %q", err, test.want)
+				t.Errorf("error %v, want one with %q", err, test.want)
 			}
 		})
 	}

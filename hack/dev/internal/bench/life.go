@@ -136,7 +136,7 @@ func callsRow(name, title, value string, target float64, limit string) row {
 	}
 }
 
-// running is a pod that the scheduler binds and that ends as soon as it is told to.
+// running is a pod that the scheduler binds and that terminates as soon as it is deleted.
 func running(suffix string) *corev1.Pod {
 	p := onNetwork(oursNamespace, "p-"+suffix)
 	p.Spec.SchedulerName = ""

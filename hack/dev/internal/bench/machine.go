@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/page"
 )
 
-// DescribeMachine says where the rows are measured.
+// DescribeMachine describes where the rows are measured.
 func DescribeMachine(ctx context.Context, root string) (page.Machine, error) {
 	m := page.Machine{Cores: runtime.NumCPU(), Processor: "unknown", Go: runtime.Version()}
 	kernel, err := os.ReadFile("/proc/sys/kernel/osrelease")

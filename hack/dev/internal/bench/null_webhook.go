@@ -37,11 +37,11 @@ const (
 	nullName = "null-webhook"
 )
 
-// nullPatch is what the manager answers for the pods of the benchmark.
+// nullPatch is what the manager returns for the pods of the benchmark.
 const nullPatch = `[{"op":"add","path":"/metadata/finalizers","value":["` + v1alpha1.Finalizer + `"]},` +
 	`{"op":"add","path":"/metadata/labels/holdfast.dev~1guarded","value":"true"}]`
 
-// ServeNull is the null webhook: net/http, and fixed bytes but for the UID, which the API server compares. It returns when ctx ends.
+// ServeNull is the null webhook: net/http, and fixed bytes but for the UID, which the API server compares. It returns when ctx is done.
 func ServeNull(ctx context.Context, address, certFile, keyFile string) error {
 	before := []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"`)
 	after := []byte(`","allowed":true,"patchType":"JSONPatch","patch":"` + base64.StdEncoding.EncodeToString([]byte(nullPatch)) + `"}}`)

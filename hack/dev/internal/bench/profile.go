@@ -156,7 +156,7 @@ func largest(ctx context.Context, path string) ([]string, error) {
 	return all, nil
 }
 
-// parseTop reads the total, which tells whether there are enough samples for a statement, and lines of flat, flat%, sum%, cum, cum% and name, below their header.
+// parseTop reads the total, which shows whether there are enough samples for a statement, and lines of flat, flat%, sum%, cum, cum% and name, below their header.
 func parseTop(text, what string, cumulative bool) []string {
 	head, table, _ := strings.Cut(text, "cum%\n")
 	var entries []string

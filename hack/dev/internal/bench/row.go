@@ -26,7 +26,7 @@ type experiment struct {
 	rows []row
 	// repeats of a complete run; 10, or 3 where one takes more than a minute.
 	repeats int
-	// cold says that the first repeat counts: a turn takes so long that nothing has to warm up. Otherwise one more comes first, which does not count.
+	// cold reports whether the first repeat counts: a turn takes so long that nothing has to warm up. Otherwise one more comes first, which does not count.
 	cold bool
 	// slices are the parts of a turn, between which the arms take turns: for what changes faster than a turn takes. One by default.
 	slices int

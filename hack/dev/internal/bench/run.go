@@ -28,7 +28,7 @@ type Options struct {
 	Only []string
 	// Missing leaves out the rows that have a file.
 	Missing bool
-	// Base says that Root is an older version than this program: rows may be impossible there.
+	// Base reports whether Root is an older version than this program: rows may be impossible there.
 	Base bool
 	// Quick makes one repeat of fewer operations, to see that everything works.
 	Quick bool

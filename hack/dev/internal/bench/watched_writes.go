@@ -156,7 +156,7 @@ func (w *world) definition(resource string) string {
 	return filepath.Join(w.options.Root, "config", "crd", "bases", "holdfast.dev_"+resource+".yaml")
 }
 
-// hasQueriesInNodes says whether the measured version has the queries to agents in GuardedNodes.
+// hasQueriesInNodes reports whether the measured version has the queries to agents in GuardedNodes.
 func (w *world) hasQueriesInNodes() (bool, error) {
 	text, err := os.ReadFile(w.definition("guardednodes"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -172,7 +172,7 @@ func (w *world) hasQueriesInNodes() (bool, error) {
 	}), nil
 }
 
-// hasDefinition says whether the measured version has a kind of its own.
+// hasDefinition reports whether the measured version has a kind of its own.
 func (w *world) hasDefinition(plural string) bool {
 	_, err := os.Stat(w.definition(plural))
 	return err == nil

@@ -77,7 +77,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	return nil
 }
 
-// step runs one step and says how long it took.
+// step runs one step and prints how long it took.
 func (c *Cluster) step(ctx context.Context, what string, run func(context.Context) error) error {
 	began := time.Now()
 	if err := run(ctx); err != nil {
@@ -115,7 +115,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	c.options.Started(Child{"kube-controller-manager", c.control.ControllerManager().PID()})
 	c.options.Started(Child{"kube-scheduler", c.control.Scheduler().PID()})
 	config := c.Config()
-	config.QPS = -1 // a wait that ends tells of what it saw last, not of its client's own limit
+	config.QPS = -1 // a wait that ends reports what it saw last, not its client's own limit
 	if c.clientset, err = kubernetes.NewForConfig(config); err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (c *Cluster) publishKubeconfig() error {
 	return os.WriteFile(c.Kubeconfig(), content, 0o600)
 }
 
-// Stop stops everything in the reverse order of the starts, goes on after an
+// Stop stops everything in the reverse order of the starts, continues after an
 // error, and returns all of them. Stopping twice is allowed.
 func (c *Cluster) Stop() error {
 	c.mutex.Lock()

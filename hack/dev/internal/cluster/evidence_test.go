@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/config"
 )
 
-// A development cluster that goes by another word than an installation shows something that nobody has.
-func TestADevelopmentClusterTakesTheWordThatAnInstallationTakes(t *testing.T) {
+// A development cluster with other evidence than an installation would show what no installation does.
+func TestADevelopmentClusterHasTheEvidenceOfAnInstallation(t *testing.T) {
 	root, err := FindRoot()
 	if err != nil {
 		t.Fatal(err)

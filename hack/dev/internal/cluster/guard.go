@@ -37,7 +37,7 @@ const (
 	sweepInterval = 5 * time.Second
 )
 
-// GuardOptions say how Holdfast is configured.
+// GuardOptions describe how Holdfast is configured.
 type GuardOptions struct {
 	// Mode of the unsafe-release webhook. Default: as installed with this evidence.
 	Mode configv1alpha1.ReleaseMode
@@ -53,7 +53,7 @@ const (
 	shortReleaseDelay = time.Second
 	// In the first minute after the installation a kubelet's report is not accepted, and each pod waits for this before its agent is queried.
 	shortGracePeriodSlack = time.Second
-	// A simulated runtime lists a sandbox before an IPAM hears of it, so that this is as safe as any longer time.
+	// A simulated runtime lists a sandbox before CNI ADD calls the IPAM, so that this is as safe as any longer time.
 	shortCreationMax = time.Second
 	// No test that uses this deletes the Node object of a machine that runs a sandbox.
 	shortNodeGoneDelay = 10 * time.Second

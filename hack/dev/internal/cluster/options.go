@@ -28,8 +28,8 @@ type Options struct {
 	// Ready when Start returns, and not before a DaemonSet azure-cns runs there and
 	// finds a NodeNetworkConfig.
 	CNSNodes []string
-	// NodeMonitorGracePeriod is how long a node may be silent before it is found
-	// NotReady. Default: 6s, so that nobody has to wait.
+	// NodeMonitorGracePeriod is how long a node may report nothing before it becomes
+	// NotReady. Default: 6s, for short waits.
 	NodeMonitorGracePeriod time.Duration
 	// APIServerArgs are further flags of the API server, without their dashes.
 	APIServerArgs map[string]string

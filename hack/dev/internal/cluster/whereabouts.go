@@ -50,7 +50,7 @@ func (c *Cluster) installWhereabouts(ctx context.Context) error {
 	return c.applyChanged(ctx, change, filepath.Join(manifests, "daemonset-install.yaml"), filepath.Join(manifests, "reconciler-deployment.yaml"))
 }
 
-// tagImages gives the images of a workload the tag of the version that runs: by it Holdfast tells whether the reconciler shares the DaemonSet's
+// tagImages gives the images of a workload the tag of the version that runs: by it Holdfast determines whether the reconciler shares the DaemonSet's
 // pods, and the manifests' own is latest.
 func tagImages(o *unstructured.Unstructured, version string) error {
 	path := []string{"spec", "template", "spec", "containers"}
@@ -114,7 +114,7 @@ func (c *Cluster) awaitWhereabouts(ctx context.Context) error {
 }
 
 // await repeats the check until it passes. The error otherwise carries its last
-// answer.
+// error.
 func await(ctx context.Context, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -126,13 +126,13 @@ func await(ctx context.Context, check func(context.Context) error) error {
 		if err == nil {
 			return nil
 		}
-		if ctx.Err() == nil { // else the check was cut short and its error says nothing
+		if ctx.Err() == nil { // else the check was cut short and its error means nothing
 			last = err
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%w, last answer: %w", context.Cause(ctx), last)
+			return fmt.Errorf("%w, last response: %w", context.Cause(ctx), last)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 // The times after which a run counts as stuck. They are long, for busy machines: nothing is judged by them.
 const (
 	podTimeout    = 60 * time.Second // a pod starts or ends
-	nodeTimeout   = 60 * time.Second // a silent node is found out
+	nodeTimeout   = 60 * time.Second // a node that does not respond becomes NotReady
 	settleTimeout = 60 * time.Second // entries go, or count as leaked
 	gcTimeout     = 3 * time.Minute  // PodGC looks every 20 s, and waits 40 s for a Node to come back
 	dumpTimeout   = 10 * time.Second // the reads that explain a failure
@@ -22,10 +22,10 @@ const (
 	epiloguePeriod = 1500 * time.Millisecond
 )
 
-// condition looks once. seen tells people what there is instead of what is awaited; an error counts as "not yet".
+// condition looks once. seen describes the present state for the output; an error counts as "not yet".
 type condition func(context.Context) (done bool, seen string, err error)
 
-// await looks until the condition is true. The error otherwise says what was awaited, what was there last, and shows
+// await looks until the condition is true. The error otherwise names what was awaited, what was there last, and shows
 // the objects.
 func (s *stage) await(ctx context.Context, what string, timeout time.Duration, done condition) error {
 	limited, cancel := context.WithTimeout(ctx, timeout)
@@ -40,7 +40,7 @@ func (s *stage) await(ctx context.Context, what string, timeout time.Duration, d
 			return nil
 		case err == nil:
 			last, failure = seen, ""
-		case limited.Err() == nil: // else the look was cut short and its error says nothing
+		case limited.Err() == nil: // else the look was cut short and its error means nothing
 			failure = fmt.Sprintf("; after that: %v", err)
 		}
 		select {
@@ -54,7 +54,7 @@ func (s *stage) await(ctx context.Context, what string, timeout time.Duration, d
 	}
 }
 
-// remains checks that a condition stays true for a time. The error says what there was instead.
+// remains checks that a condition stays true for a time. The error names what there was instead.
 func (s *stage) remains(ctx context.Context, what string, period time.Duration, stays condition) error {
 	limited, cancel := context.WithTimeout(ctx, period)
 	defer cancel()

@@ -66,7 +66,7 @@ type NodeResourceGuard interface {
 type Options struct {
 	// Scenarios are the names of those that are to be played; none is all.
 	Scenarios []string
-	// Evidence is whose word the guard takes for a proof that a sandbox is gone. It is told; Start has to see to it.
+	// Evidence is what the guard accepts as proof that a sandbox is gone. It is for the report; Start has to configure it.
 	Evidence configv1alpha1.Evidence
 	// Start brings up a cluster of this name with these simulated nodes, all Ready but those that need a CNS, and without
 	// the guard.
@@ -124,26 +124,26 @@ func choose(names []string) ([]placed, error) {
 	return chosen, nil
 }
 
-// setting tells what was real in the demo.
+// setting describes what was real in the demo.
 var setting = []string{
 	"Two clusters, one after the other, the second with the guard. Real: etcd, kube-apiserver, kube-controller-manager and kube-scheduler v1.37.1; the allocator, the " +
 		"reconciler and the node-slice controller of whereabouts v0.9.4.",
 	"Simulated: the nodes. A program plays kubelet, runtime and CNI for the pods that are bound to them; no packet flows.",
 	"Simulated too, in node-replaced-under-its-name: both sides of Azure's NodeNetworkConfig. DNC, the network controller, gives each node a prefix of the overlay; " +
-		"CNS, on the node, hands out its addresses. A leak there is a prefix that DNC's books keep for a Node that is gone.",
+		"CNS, on the node, hands out its addresses. A leak there is a prefix that DNC keeps for a Node that is gone.",
 	"Made to happen, by admission policies: the API server puts off the garbage collector's deletions of NodeNetworkConfigs for some seconds, as one that is " +
 		"overloaded would; and it refuses whereabouts' writes of one pool during one CNI ADD, as a missing right or another webhook does.",
 	"The node-slice controller sees only the two nodes of its scenario.",
-	"Shorter than usual: a silent node is found NotReady after 5 seconds, whereabouts gives up a CNI DEL after 3 seconds instead of a minute. The guard gives " +
+	"Shorter than usual: a node that does not respond is NotReady after 5 seconds, whereabouts gives up a CNI DEL after 3 seconds instead of a minute. The guard gives " +
 		"the addresses of a pod that ended by itself back after 2 seconds instead of three minutes, suspects a sandbox 2 seconds after its pod's grace period instead " +
 		"of half a minute, and one that no list ever showed has to be absent for 5 seconds instead of ten minutes; agents look every second instead of every ten. PodGC " +
-		"has its usual pace, and so has the word of a deleted Node: five minutes.",
+		"has its usual pace, and a deleted Node counts as evidence after the usual five minutes.",
 }
 
-// guardIs tells what the guard goes by.
+// guardIs describes the guard's evidence.
 var guardIs = map[configv1alpha1.Evidence]string{
 	configv1alpha1.EvidenceAgent:   "evidence Agent: Holdfast's agent runs on every simulated node and asks its CRI socket",
-	configv1alpha1.EvidenceKubelet: "evidence Kubelet: there is no agent, the kubelets' word is all there is",
+	configv1alpha1.EvidenceKubelet: "evidence Kubelet: there is no agent, only the kubelets' reports",
 }
 
 // demo is one run of everything.
@@ -155,7 +155,7 @@ type demo struct {
 	mutex     sync.Mutex // of Progress
 }
 
-// Run plays the scenarios and writes the table and both reports. The error says which scenario did not come out as
+// Run plays the scenarios and writes the table and both reports. The error names which scenario did not come out as
 // it has to, or what went wrong; nothing that was started runs when it returns.
 func Run(ctx context.Context, o Options) error {
 	d, err := newDemo(o)
@@ -210,8 +210,8 @@ func (d *demo) playSides(ctx context.Context, results []report.Scenario) error {
 	return errors.Join(errs...)
 }
 
-// say shows progress.
-func (d *demo) say(format string, args ...any) {
+// print shows progress.
+func (d *demo) print(format string, args ...any) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	fmt.Fprintf(d.Progress, "[%5.1fs] %s\n", time.Since(d.started).Seconds(), fmt.Sprintf(format, args...))
@@ -234,7 +234,7 @@ func (d *demo) write(result report.Report) error {
 		if err := os.WriteFile(path, content, 0o644); err != nil {
 			return fmt.Errorf("demo: %w", err)
 		}
-		d.say("wrote %s", path)
+		d.print("wrote %s", path)
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func TestEveryRunHasItsOwnPlace(t *testing.T) {
 	}
 }
 
-func TestAScenarioHasTheSamePlaceWhoeverElsePlays(t *testing.T) {
+func TestAScenarioHasTheSamePlaceAmongAnyOthers(t *testing.T) {
 	last := scenarios()[len(scenarios())-1].name
 	all, alone := newSide(t, true), newSide(t, true, last)
 	if got, want := alone.scenarios[0].pool(true), all.scenarios[len(all.scenarios)-1].pool(true); got != want {
@@ -199,7 +199,7 @@ func TestAnInterruptedRunDoesNotCallItselfStuck(t *testing.T) {
 	cancel(errors.New("interrupt"))
 	err := s.await(ctx, "the moon", time.Minute, func(context.Context) (bool, string, error) { return false, "", nil })
 	if err == nil || !strings.Contains(err.Error(), "interrupted while waiting for the moon: interrupt") {
-		t.Errorf("await() = %v, want it to tell of the interruption", err)
+		t.Errorf("await() = %v, want the interruption in it", err)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	simnode "github.com/holdfast-dev/holdfast/hack/dev/simnode/client"
 )
 
-// deadCluster is one that nobody started.
+// deadCluster is one that was never started.
 type deadCluster struct{}
 
 func (*deadCluster) Config() *rest.Config               { return &rest.Config{} }

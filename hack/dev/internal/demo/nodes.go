@@ -18,7 +18,7 @@ func (s *stage) cutOff(ctx context.Context, name string) error {
 	if err := s.machines.Do(ctx, simnodeapi.EventCutOff, name); err != nil {
 		return err
 	}
-	s.tell("%s is cut off from the API server; what runs there lives on", name)
+	s.note("%s is cut off from the API server; what runs there lives on", name)
 	return nil
 }
 
@@ -31,7 +31,7 @@ func (s *stage) getNode(ctx context.Context, name string) (*corev1.Node, error) 
 	return node, nil
 }
 
-// deleteNode takes the part of whoever deletes Nodes.
+// deleteNode deletes a Node, as an administrator or a cloud controller does.
 func (s *stage) deleteNode(ctx context.Context, name string) error {
 	node, err := s.getNode(ctx, name)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *stage) deleteNode(ctx context.Context, name string) error {
 	return nil
 }
 
-// awaitNotReady waits until the node's silence is found out.
+// awaitNotReady waits until the node is NotReady.
 func (s *stage) awaitNotReady(ctx context.Context, name string) error {
 	return s.await(ctx, "node "+name+" to be found NotReady", nodeTimeout, func(ctx context.Context) (bool, string, error) {
 		node, err := s.getNode(ctx, name)

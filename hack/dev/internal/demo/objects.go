@@ -87,7 +87,7 @@ func (s *stage) part(number, bits int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4(address), bits)
 }
 
-// podSpec is one container that runs until it is told to end.
+// podSpec is one container that runs until it is stopped.
 func podSpec(nodes ...string) corev1.PodSpec {
 	spec := corev1.PodSpec{
 		TerminationGracePeriodSeconds: new(graceSeconds),
@@ -121,7 +121,7 @@ func on(network string) map[string]string {
 	return map[string]string{nadv1.NetworkAttachmentAnnot: network}
 }
 
-// createPod makes a pod on the scenario's network, unless an annotation says otherwise, for one node.
+// createPod makes a pod on the scenario's network, unless an annotation overrides it, for one node.
 func (s *stage) createPod(ctx context.Context, name, node string, annotations map[string]string, change ...func(*corev1.PodSpec)) (*corev1.Pod, error) {
 	if !s.scenario.overlay {
 		annotations = onNetwork(annotations)

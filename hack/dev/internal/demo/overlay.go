@@ -52,16 +52,16 @@ type overlay struct {
 	// refused gets the first write of DNC that admission refuses.
 	refused chan error
 
-	// cleanedUp says that DNC is through with the clean-up after the dead machine.
+	// cleanedUp reports whether DNC is through with the clean-up after the dead machine.
 	cleanedUp atomic.Bool
 
-	heard    int // events of the simulated machines that were looked through
+	seen     int // events of the simulated machines that were looked through
 	replaced bool
-	// cnsSpoke says that the CNS of the new machine, or its init container, has said something.
+	// cnsSpoke reports whether the CNS of the new machine, or its init container, has said something.
 	cnsSpoke bool
 }
 
-// startOverlay installs CNS on the run's nodes and runs DNC until ctx ends. No node has joined yet.
+// startOverlay installs CNS on the run's nodes and runs DNC until ctx is done. No node has joined yet.
 func (s *stage) startOverlay(ctx context.Context) (*overlay, error) {
 	objects, err := decode(azureManifest)
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *stage) startOverlay(ctx context.Context) (*overlay, error) {
 		if err := s.guards.GuardNodeResource(ctx, acn.Resource); err != nil {
 			return nil, fmt.Errorf("guarding %s: %w", acn.Resource, err)
 		}
-		s.tell("the policy for NodeNetworkConfigs is enforced, and CNS gets the init container wait-node-resource")
+		s.note("the policy for NodeNetworkConfigs is enforced, and CNS gets the init container wait-node-resource")
 	}
 	if err := s.createCNS(ctx, set); err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func (s *stage) startDNC(ctx context.Context) (*overlay, error) {
 	o := &overlay{stage: s, refused: make(chan error, 1)}
 	o.dnc, err = dnc.New(dnc.Options{
 		Client: c, Range: s.pool, Bits: nodePrefixBits, CleanUp: func(string) bool { return o.cleanedUp.Load() },
-		Tell: s.tell, Failed: o.failed,
+		Report: s.note, Failed: o.failed,
 	})
 	if err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (o *overlay) failed(_ string, err error) {
 func (o *overlay) join(ctx context.Context, node string) error {
 	o.dnc.Join(node)
 	return o.await(ctx, "node "+node+" to be Ready", nodeTimeout, func(ctx context.Context) (bool, string, error) {
-		if err := o.hear(ctx); err != nil {
+		if err := o.noteEvents(ctx); err != nil {
 			return false, "", err
 		}
 		object := &corev1.Node{}
@@ -191,7 +191,7 @@ func (o *overlay) slowCollector(ctx context.Context) (end func(context.Context) 
 // shows what CNS says meanwhile.
 func (o *overlay) awaitConfig(ctx context.Context, what, node string, as func(*unstructured.Unstructured) bool) error {
 	return o.await(ctx, what, podTimeout, func(ctx context.Context) (bool, string, error) {
-		if err := o.hear(ctx); err != nil {
+		if err := o.noteEvents(ctx); err != nil {
 			return false, "", err
 		}
 		config, err := acn.Get(ctx, o.cluster, node)
@@ -207,7 +207,7 @@ func (o *overlay) awaitConfig(ctx context.Context, what, node string, as func(*u
 	})
 }
 
-// countLost waits until DNC keeps no prefix for a Node that is gone. What it keeps for as long as an entry needs to count
+// countLost waits until DNC keeps no prefix for a deleted Node. What it keeps for as long as an entry needs to count
 // as leaked is lost.
 func (o *overlay) countLost(ctx context.Context) error {
 	deadline := time.Now().Add(history.LeakWindow)

@@ -97,7 +97,7 @@ func (s *stage) sandboxOf(uid types.UID) (history.Sandbox, bool) {
 	return history.Sandbox{}, false
 }
 
-// entryOf says whether the observer sees a pool entry of the sandbox.
+// entryOf reports whether the observer sees a pool entry of the sandbox.
 func (s *stage) entryOf(sandboxID string) bool {
 	sample, _ := s.observer.Latest(s.pool)
 	for _, e := range sample.Entries {

@@ -11,7 +11,7 @@ import (
 	simnodeapi "github.com/holdfast-dev/holdfast/hack/dev/simnode/api"
 )
 
-// evictedPod is the taint manager's eviction from a node that does not hear of it.
+// evictedPod is the taint manager's eviction from a node that is cut off.
 func evictedPod() scenario {
 	return scenario{
 		name:  "taint-eviction-on-partitioned-node",
@@ -34,7 +34,7 @@ func playEvictedPod(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.tell("pod web runs on %s with %s", s.first, address)
+	s.note("pod web runs on %s with %s", s.first, address)
 	if err := s.turn.await(ctx); err != nil {
 		return err
 	}
@@ -44,8 +44,8 @@ func playEvictedPod(ctx context.Context, s *stage) error {
 	if err := s.awaitDisrupted(ctx, pod, "DeletionByTaintManager"); err != nil {
 		return err
 	}
-	s.tell("%s was found unreachable; the taint manager evicts pod web, which runs on", s.first)
-	if err := s.tellReconcile(s.reconcileInTurn(ctx), isRefusal); err != nil {
+	s.note("%s was found unreachable; the taint manager evicts pod web, which runs on", s.first)
+	if err := s.noteReconcile(s.reconcileInTurn(ctx), isRefusal); err != nil {
 		return err
 	}
 	if _, err := s.createPod(ctx, "next", s.second, nil); err != nil {
@@ -54,18 +54,18 @@ func playEvictedPod(ctx context.Context, s *stage) error {
 	if _, address, err = s.awaitAddress(ctx, "next", ""); err != nil {
 		return err
 	}
-	s.tell("pod next runs on %s with %s", s.second, address)
+	s.note("pod next runs on %s with %s", s.second, address)
 	if err := s.epilogue(ctx); err != nil {
 		return err
 	}
 	if err := s.machines.Do(ctx, simnodeapi.EventReconnect, s.first); err != nil {
 		return err
 	}
-	s.tell("%s reaches the API server again", s.first)
+	s.note("%s reaches the API server again", s.first)
 	if err := s.awaitGone(ctx, pod.Name, pod.UID); err != nil {
 		return err
 	}
-	s.tell("its kubelet has ended pod web")
+	s.note("its kubelet has terminated pod web")
 	return nil
 }
 
@@ -77,7 +77,7 @@ func leavesAtOnce(spec *corev1.PodSpec) {
 	}}
 }
 
-// awaitDisrupted waits until somebody other than its kubelet deletes the pod, for this reason.
+// awaitDisrupted waits until a client other than its kubelet deletes the pod, for this reason.
 func (s *stage) awaitDisrupted(ctx context.Context, pod *corev1.Pod, reason string) error {
 	what := fmt.Sprintf("pod %s (UID %s) to be deleted with reason %s", pod.Name, pod.UID, reason)
 	return s.await(ctx, what, gcTimeout, func(ctx context.Context) (bool, string, error) {

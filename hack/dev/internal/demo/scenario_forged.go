@@ -21,7 +21,7 @@ func forgedReport() scenario {
 	return scenario{
 		name:  "forged-kubelet-report",
 		title: "A pod is force-deleted while its node's kubelet is frozen, and another account reports its end in the kubelet's name",
-		harm: "The kubelet of web-0's node hangs; its sandbox lives on. Somebody force-deletes web-0. The StatefulSet makes a new web-0 on another " +
+		harm: "The kubelet of web-0's node hangs; its sandbox lives on. A user force-deletes web-0. The StatefulSet makes a new web-0 on another " +
 			"node, and whereabouts gives it the address of the old one.",
 		guard: "the object of the old web-0 is held. Its node's agent is stopped, and a client with the token that every node has for Multus writes, " +
 			"as field manager kubelet, that web-0 has failed. A policy refuses that to everybody but the node itself, so nothing is released " +
@@ -42,7 +42,7 @@ func playForgedReport(ctx context.Context, s *stage) error {
 		if err := s.machines.Do(ctx, simnodeapi.EventStopAgent, s.first); err != nil {
 			return err
 		}
-		s.tell("the agent on %s is stopped", s.first)
+		s.note("the agent on %s is stopped", s.first)
 	}
 	if err := s.freezeAndForceDelete(ctx, old); err != nil {
 		return err
@@ -51,9 +51,9 @@ func playForgedReport(ctx context.Context, s *stage) error {
 		return err
 	}
 	if err := s.forge(ctx); !isRefusedByPolicy(err, "holdfast-kubelet-reports") {
-		return fmt.Errorf("the API server answered %w to a forged report: expected the policy holdfast-kubelet-reports to refuse it", err)
+		return fmt.Errorf("the API server responded %w to a forged report: expected the policy holdfast-kubelet-reports to refuse it", err)
 	}
-	s.tell("Multus' account writes in the kubelet's name that web-0 has failed: a policy refuses it")
+	s.note("Multus' account writes in the kubelet's name that web-0 has failed: a policy refuses it")
 	if err := s.remains(ctx, "the hold on the object of web-0", overlapPeriod, s.isHeld(old.UID)); err != nil {
 		return err
 	}

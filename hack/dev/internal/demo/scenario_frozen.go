@@ -18,16 +18,16 @@ import (
 // overlapPeriod is how long the state after the force deletion is left alone: a duplicate shows, or the guard holds.
 const overlapPeriod = 4 * time.Second
 
-// frozenNode is a force deletion while nobody can end the pod's sandbox.
+// frozenNode is a force deletion while no kubelet can stop the pod's sandbox.
 func frozenNode() scenario {
 	return scenario{
 		name:  "force-delete-on-frozen-node",
 		title: "A StatefulSet's pod is force-deleted while its node's kubelet is frozen",
-		harm: "The kubelet of web-0's node hangs; its sandbox lives on. Somebody cordons the node and force-deletes web-0. The StatefulSet " +
+		harm: "The kubelet of web-0's node hangs; its sandbox lives on. A user cordons the node and force-deletes web-0. The StatefulSet " +
 			"makes a new web-0 on another node, and whereabouts gives it the address of the old one, because it knows pods by name: " +
-			"two live sandboxes answer to one address until the old machine is powered off.",
+			"two live sandboxes have one address until the old machine is powered off.",
 		guard: "the object of the old web-0 is held, so that no successor can inherit. An agent on the node, which does not need the kubelet, " +
-			"says that the sandbox is alive. Only when the machine was powered off, was found NotReady, and an administrator tainted its Node " +
+			"reports that the sandbox is alive. Only when the machine was powered off, was found NotReady, and an administrator tainted its Node " +
 			"out-of-service is the address released and the finalizer removed; then the successor starts elsewhere.",
 		play: playFrozenNode,
 	}
@@ -55,7 +55,7 @@ func playFrozenNode(ctx context.Context, s *stage) error {
 		return fmt.Errorf("the successor of web-0 runs on %s, expected %s", successor.Spec.NodeName, s.second)
 	}
 	if s.guard {
-		s.tell("the successor of web-0 runs on %s with %s", s.second, address)
+		s.note("the successor of web-0 runs on %s with %s", s.second, address)
 	}
 	return nil
 }
@@ -64,14 +64,14 @@ func (s *stage) freezeAndForceDelete(ctx context.Context, pod *corev1.Pod) error
 	if err := s.machines.Do(ctx, simnodeapi.EventFreeze, s.first); err != nil {
 		return err
 	}
-	s.tell("the kubelet of %s freezes", s.first)
+	s.note("the kubelet of %s freezes", s.first)
 	if err := s.patchNode(ctx, s.first, func(n *corev1.Node) { n.Spec.Unschedulable = true }); err != nil {
 		return err
 	}
 	if err := s.cluster.Delete(ctx, pod, client.GracePeriodSeconds(0)); err != nil {
 		return fmt.Errorf("force-deleting pod %s: %w", pod.Name, err)
 	}
-	s.tell("the node is cordoned, web-0 is force-deleted")
+	s.note("the node is cordoned, web-0 is force-deleted")
 	return nil
 }
 
@@ -83,7 +83,7 @@ func (s *stage) afterForceDeletion(ctx context.Context, old types.UID) error {
 			return err
 		}
 		if s.agents {
-			if err := s.awaitAgentsWord(ctx); err != nil {
+			if err := s.awaitAgentsResponse(ctx); err != nil {
 				return err
 			}
 		}
@@ -93,7 +93,7 @@ func (s *stage) afterForceDeletion(ctx context.Context, old types.UID) error {
 	if err != nil {
 		return err
 	}
-	s.tell("a new web-0 runs on %s with %s", successor.Spec.NodeName, address)
+	s.note("a new web-0 runs on %s with %s", successor.Spec.NodeName, address)
 	return s.remains(ctx, "the new web-0", overlapPeriod, func(ctx context.Context) (bool, string, error) {
 		isHeld, seen, err := held(ctx)
 		return !isHeld, seen, err
@@ -114,14 +114,14 @@ func (s *stage) isHeld(old types.UID) condition {
 func (s *stage) awaitHeld(ctx context.Context, old types.UID) error {
 	err := s.await(ctx, "the object of web-0 to be deleted and held", podTimeout, s.isHeld(old))
 	if err == nil {
-		s.tell("the object of web-0 is held: no successor")
+		s.note("the object of web-0 is held: no successor")
 	}
 	return err
 }
 
-// awaitAgentsWord waits until web-0 is held because its node's agent sees the sandbox.
-func (s *stage) awaitAgentsWord(ctx context.Context) error {
-	err := s.await(ctx, "the word of the agent on "+s.first+" about the sandbox of web-0", podTimeout, func(ctx context.Context) (bool, string, error) {
+// awaitAgentsResponse waits until web-0 is held because its node's agent sees the sandbox.
+func (s *stage) awaitAgentsResponse(ctx context.Context) error {
+	err := s.await(ctx, "the response of the agent on "+s.first+" about the sandbox of web-0", podTimeout, func(ctx context.Context) (bool, string, error) {
 		pod, err := s.getPod(ctx, "web-0")
 		if err != nil || pod == nil {
 			return false, "there is no web-0", err
@@ -131,12 +131,12 @@ func (s *stage) awaitAgentsWord(ctx context.Context) error {
 				return c.Reason == string(holdfastv1alpha1.ReasonSandboxRunning), c.Reason + ": " + c.Message, nil
 			}
 		}
-		return false, "nothing says why web-0 is held", nil
+		return false, "nothing shows why web-0 is held", nil
 	})
 	if err != nil {
 		return err
 	}
-	s.tell("the agent on %s does not need the kubelet: it says that the sandbox of web-0 is alive", s.first)
+	s.note("the agent on %s does not need the kubelet: it reports that the sandbox of web-0 is alive", s.first)
 	return nil
 }
 
@@ -145,7 +145,7 @@ func (s *stage) powerOffAndFence(ctx context.Context) error {
 	if err := s.machines.Do(ctx, simnodeapi.EventPowerOff, s.first); err != nil {
 		return err
 	}
-	s.tell("%s is powered off: its sandboxes die, no CNI DEL", s.first)
+	s.note("%s is powered off: its sandboxes die, no CNI DEL", s.first)
 	if err := s.awaitNotReady(ctx, s.first); err != nil {
 		return err
 	}
@@ -153,6 +153,6 @@ func (s *stage) powerOffAndFence(ctx context.Context) error {
 	if err := s.patchNode(ctx, s.first, func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, taint) }); err != nil {
 		return err
 	}
-	s.tell("%s is NotReady and gets tainted out-of-service", s.first)
+	s.note("%s is NotReady and gets tainted out-of-service", s.first)
 	return nil
 }

@@ -20,7 +20,7 @@ func goneNode() scenario {
 			"them, though no evidence came from the machine: web-0 runs on. The StatefulSet makes a new web-0 elsewhere, and whereabouts gives it " +
 			"the address of the old one.",
 		guard: "only the kubelet's own report counts as termination, and another client wrote the phase. The object of the old web-0 is held, so there is " +
-			"no successor. It takes the Node's deletion for an administrator's word after five minutes without a sign of kubelet " +
+			"no successor. The deletion of the Node counts as evidence after five minutes without any sign of kubelet " +
 			"and machine (nodeGoneDelay), or never (nodeGoneAction: Hold); the run ends before.",
 		play:  playGoneNode,
 		early: true,
@@ -38,7 +38,7 @@ func playGoneNode(ctx context.Context, s *stage) error {
 	if err := s.deleteNode(ctx, s.first); err != nil {
 		return err
 	}
-	s.tell("an administrator deletes the Node object of %s; its machine, and web-0, live on", s.first)
+	s.note("an administrator deletes the Node object of %s; its machine, and web-0, live on", s.first)
 	if s.guard {
 		return s.heldAgainstPodGC(ctx, old)
 	}
@@ -48,7 +48,7 @@ func playGoneNode(ctx context.Context, s *stage) error {
 	if err := s.machines.Do(ctx, simnodeapi.EventPowerOff, s.first); err != nil {
 		return err
 	}
-	s.tell("the old machine is powered off")
+	s.note("the old machine is powered off")
 	return nil
 }
 
@@ -57,7 +57,7 @@ func (s *stage) heldAgainstPodGC(ctx context.Context, old *corev1.Pod) error {
 	if err := s.awaitDisrupted(ctx, old, "DeletionByPodGC"); err != nil {
 		return err
 	}
-	s.tell("PodGC writes that web-0 has failed, and deletes it with grace period 0")
+	s.note("PodGC writes that web-0 has failed, and deletes it with grace period 0")
 	return s.staysHeld(ctx, old)
 }
 
@@ -77,6 +77,6 @@ func (s *stage) staysHeld(ctx context.Context, old *corev1.Pod) error {
 	if sandbox, found := s.sandboxOf(old.UID); !found || !sandbox.Alive {
 		return fmt.Errorf("the sandbox of %s is not alive, so the run shows nothing\n%s", old.Name, s.dump(ctx))
 	}
-	s.tell("the object of %s is held, since its sandbox may be alive: no successor", old.Name)
+	s.note("the object of %s is held, since its sandbox may be alive: no successor", old.Name)
 	return s.remains(ctx, "the hold on the object of "+old.Name, overlapPeriod, held)
 }

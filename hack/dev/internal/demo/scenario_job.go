@@ -24,7 +24,7 @@ func completedJob() scenario {
 		harm: "A Job and another pod fill a pool of two addresses. The Job completes while its node's CNI plugins cannot reach the API server, so " +
 			"that its entry stays. The finished pod is kept, as those of Jobs are, and whereabouts' reconciler takes finished pods for living " +
 			"ones: for as long as the Job is there, no other pod can start (whereabouts #598).",
-		guard: "the kubelet has ended the pod by itself. Once that was seen for a while (releaseDelay) the node's agent is asked, and says that the sandbox " +
+		guard: "the kubelet has ended the pod by itself. Once that was seen for a while (releaseDelay) the node's agent is queried, and reports that the sandbox " +
 			"is gone; without agents it is enough that the node is Ready. The entry is released, the finished pod stays as it is, and the next pod starts.",
 		play: playCompletedJob,
 	}
@@ -38,7 +38,7 @@ func playCompletedJob(ctx context.Context, s *stage) error {
 	if err := s.machines.Do(ctx, simnodeapi.EventCutCNI, s.first); err != nil {
 		return err
 	}
-	s.tell("CNI on %s cannot reach the API server any more", s.first)
+	s.note("CNI on %s cannot reach the API server any more", s.first)
 	patch := client.MergeFrom(pod.DeepCopy())
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, simnodeapi.RunAnnotation, "0s")
 	if err := s.cluster.Patch(ctx, pod, patch); err != nil {
@@ -50,7 +50,7 @@ func playCompletedJob(ctx context.Context, s *stage) error {
 	if err := s.awaitComplete(ctx); err != nil {
 		return err
 	}
-	s.tell("the Job is complete; its pod is kept")
+	s.note("the Job is complete; its pod is kept")
 	if err := s.machines.Do(ctx, simnodeapi.EventMendCNI, s.first); err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func playCompletedJob(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.tell("CNI reaches the API server again; pod three is created")
+	s.note("CNI reaches the API server again; pod three is created")
 	if !s.guard {
 		return s.thirdCannotStart(ctx, three)
 	}
@@ -105,7 +105,7 @@ func (s *stage) startJob(ctx context.Context) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.tell("the pod of Job %s (%s) and pod two (%s) run: the pool is full", jobName, addressJob, addressTwo)
+	s.note("the pod of Job %s (%s) and pod two (%s) run: the pool is full", jobName, addressJob, addressTwo)
 	return pod, nil
 }
 
@@ -133,6 +133,6 @@ func (s *stage) stillThere(ctx context.Context, finished *corev1.Pod) error {
 	if pod == nil || pod.UID != finished.UID || pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodSucceeded {
 		return fmt.Errorf("pod %s is expected to be there still, with phase Succeeded\n%s", finished.Name, s.dump(ctx))
 	}
-	s.tell("the Job's pod is still there, and has given its address back")
+	s.note("the Job's pod still exists, and its address is released")
 	return nil
 }

@@ -21,7 +21,7 @@ func lostDEL() scenario {
 			"discards the error of the deallocation, the kubelet finishes the pod, and the entry stays for ever: a third pod " +
 			"cannot start though the address is free (whereabouts #182, #185).",
 		guard: "the pod's object is held until its addresses are released. The kubelet's report that the pod ended is the " +
-			"evidence; Holdfast releases the entry, the object goes, and the third pod starts.",
+			"evidence; Holdfast releases the entry, the pod object is deleted, and the third pod starts.",
 		play: playLostDEL,
 	}
 }
@@ -34,18 +34,18 @@ func playLostDEL(ctx context.Context, s *stage) error {
 	if err := s.machines.Do(ctx, simnodeapi.EventCutCNI, s.first); err != nil {
 		return err
 	}
-	s.tell("CNI on %s cannot reach the API server any more", s.first)
+	s.note("CNI on %s cannot reach the API server any more", s.first)
 	if err := s.cluster.Delete(ctx, one, client.Preconditions{UID: &one.UID}); err != nil {
 		return fmt.Errorf("deleting pod %s: %w", one.Name, err)
 	}
-	s.tell("pod one is deleted")
+	s.note("pod one is deleted")
 	if err := s.awaitSandboxEnd(ctx, one); err != nil {
 		return err
 	}
 	if err := s.awaitGone(ctx, one.Name, one.UID); err != nil {
 		return err
 	}
-	s.tell("pod one is gone")
+	s.note("pod one is deleted and absent")
 	if err := s.machines.Do(ctx, simnodeapi.EventMendCNI, s.first); err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func playLostDEL(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.tell("CNI reaches the API server again; pod three is created")
+	s.note("CNI reaches the API server again; pod three is created")
 	if s.guard {
 		return s.thirdStarts(ctx, three)
 	}
@@ -75,7 +75,7 @@ func (s *stage) fillPool(ctx context.Context) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.tell("pods one (%s) and two (%s) run: the pool is full", addressOne, addressTwo)
+	s.note("pods one (%s) and two (%s) run: the pool is full", addressOne, addressTwo)
 	return one, nil
 }
 
@@ -91,7 +91,7 @@ func (s *stage) thirdStarts(ctx context.Context, three *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
-	s.tell("pod three runs with %s", address)
+	s.note("pod three runs with %s", address)
 	return nil
 }
 
@@ -107,6 +107,6 @@ func (s *stage) thirdCannotStart(ctx context.Context, three *corev1.Pod) error {
 	if pod == nil || pod.Status.Phase != corev1.PodPending {
 		return fmt.Errorf("pod three is expected to be Pending while the leaked entry fills the pool\n%s", s.dump(ctx))
 	}
-	s.tell("pod three is still Pending: the pool has no address left")
+	s.note("pod three is still Pending: the pool has no address left")
 	return nil
 }

@@ -54,8 +54,8 @@ func playNamedReservation(ctx context.Context, s *stage) error {
 	if there, err := s.isReserved(ctx, reservation); err != nil || !there {
 		return fmt.Errorf("there is no reservation %s (error %w), so the run shows nothing\n%s", reservation, err, s.dump(ctx))
 	}
-	s.tell("pod web runs on %s with %s; its reservation is %s", s.first, address, reservation)
-	if err := s.tellReconcile(s.reconcileInTurn(ctx), isReservationKept); err != nil {
+	s.note("pod web runs on %s with %s; its reservation is %s", s.first, address, reservation)
+	if err := s.noteReconcile(s.reconcileInTurn(ctx), isReservationKept); err != nil {
 		return err
 	}
 	there, err := s.isReserved(ctx, reservation)
@@ -71,7 +71,7 @@ func playNamedReservation(ctx context.Context, s *stage) error {
 	if _, address, err = s.awaitAddress(ctx, "next", ""); err != nil {
 		return err
 	}
-	s.tell("pod next, on the other network, runs on %s with %s", s.second, address)
+	s.note("pod next, on the other network, runs on %s with %s", s.second, address)
 	return nil
 }
 
@@ -87,7 +87,7 @@ func (s *stage) isReserved(ctx context.Context, name string) (bool, error) {
 	return true, nil
 }
 
-// isReservationKept: of reservations that it could not delete, whereabouts' reconciler tells no more than the names.
+// isReservationKept: of reservations that it could not delete, whereabouts' reconciler reports only the names.
 func isReservationKept(err error) bool {
 	return strings.Contains(err.Error(), "could not reconcile cluster wide IPs")
 }

@@ -11,15 +11,15 @@ import (
 	simnodeapi "github.com/holdfast-dev/holdfast/hack/dev/simnode/api"
 )
 
-// outlivedNode is the word of a kubelet about a pod that it never had.
+// outlivedNode is the report of a kubelet on a pod that it never ran.
 func outlivedNode() scenario {
 	return scenario{
 		name:  "replaced-while-the-old-machine-lives",
 		title: "A machine is replaced under its name, and the new kubelet reports the end of the old one's pod",
 		harm: "A machine is cut off, and web-0 on it is deleted; no process there learns of it. An autoscaler replaces the machine under its name and " +
 			"cannot power it off. The new kubelet finds a pod that is being deleted and of which it has no sandbox: it reports its end, and the " +
-			"object goes. The new web-0 gets the address of the old one, which lives on on the old machine.",
-		guard: "names never identify. The Node has another UID and another machine ID than the one that ran the sandbox, so its kubelet's word is " +
+			"object is deleted. The new web-0 gets the address of the old one, which lives on on the old machine.",
+		guard: "names never identify. The Node has another UID and another machine ID than the one that ran the sandbox, so its kubelet's report is " +
 			"none about it: the object of web-0 is held. As with a deleted Node, five minutes without a sign of the old machine end that.",
 		play: playOutlivedNode,
 	}
@@ -40,7 +40,7 @@ func playOutlivedNode(ctx context.Context, s *stage) error {
 	if err := s.cluster.Delete(ctx, old, client.Preconditions{UID: &old.UID}); err != nil {
 		return fmt.Errorf("deleting pod %s: %w", old.Name, err)
 	}
-	s.tell("web-0 is deleted; its kubelet does not hear of it")
+	s.note("web-0 is deleted; its kubelet is cut off")
 	if err := s.machines.Do(ctx, simnodeapi.ReplaceUnreachable, s.first); err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func playOutlivedNode(ctx context.Context, s *stage) error {
 	if node.Status.NodeInfo.MachineID == before.Status.NodeInfo.MachineID {
 		return fmt.Errorf("node %s has the same machine as before, so the run shows nothing", s.first)
 	}
-	s.tell("another machine registers as %s: Node UID %s; the old one lives on", s.first, node.UID)
+	s.note("another machine registers as %s: Node UID %s; the old one lives on", s.first, node.UID)
 	if s.guard {
 		return s.staysHeld(ctx, old)
 	}

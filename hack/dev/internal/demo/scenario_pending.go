@@ -21,7 +21,7 @@ func pendingPod() scenario {
 	return scenario{
 		name:  "reconciler-frees-pending-pod",
 		title: "whereabouts' own reconciler frees the address of a Pending pod",
-		harm: "The pod early has its address, but its start goes on: another of its networks is slow, so its network-status is not " +
+		harm: "The pod early has its address, but is still starting: another of its networks is slow, so its network-status is not " +
 			"written yet. whereabouts' reconciler finds an allocation that no pod reports, calls it an orphan and frees it. The " +
 			"next pod gets the same address (whereabouts #162).",
 		guard: "missing information never releases. Admission refuses the removal, since the entry's pod exists and no kubelet " +
@@ -43,8 +43,8 @@ func playPendingPod(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.tell("pod early on %s has %s and is still Pending", s.first, sandbox.Addresses[0].IP)
-	if err := s.tellReconcile(s.reconcileInTurn(ctx), isRefusal); err != nil {
+	s.note("pod early on %s has %s and is still Pending", s.first, sandbox.Addresses[0].IP)
+	if err := s.noteReconcile(s.reconcileInTurn(ctx), isRefusal); err != nil {
 		return err
 	}
 	if err := s.stillPending(ctx, "early"); err != nil {
@@ -57,32 +57,32 @@ func playPendingPod(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.tell("pod late on %s runs with %s", s.second, address)
+	s.note("pod late on %s runs with %s", s.second, address)
 	if _, address, err = s.awaitAddress(ctx, "early", ""); err != nil {
 		return err
 	}
-	s.tell("pod early runs too, with %s%s", address, s.entryNote(sandbox.ID))
+	s.note("pod early runs too, with %s%s", address, s.entryNote(sandbox.ID))
 	return nil
 }
 
-// tellReconcile tells what came of the reconciler's run. With the guard it has to be a refusal, without it there is no
+// noteReconcile reports the result of the reconciler's run. With the guard it has to be a refusal, without it there is no
 // error.
-func (s *stage) tellReconcile(err error, refused func(error) bool) error {
+func (s *stage) noteReconcile(err error, refused func(error) bool) error {
 	switch {
 	case err == nil && s.guard:
 		return fmt.Errorf("whereabouts' reconciler was not refused anything, so the run shows nothing\n%s", s.dump(context.Background()))
 	case err == nil:
-		s.tell("whereabouts' reconciler has run")
+		s.note("whereabouts' reconciler has run")
 		return nil
 	case s.guard && refused(err):
-		s.tell("whereabouts' reconciler wants to free it, and admission refuses that")
-		s.say("the refusal: %v", err)
+		s.note("whereabouts' reconciler wants to free it, and admission refuses that")
+		s.print("the refusal: %v", err)
 		return nil
 	}
 	return err
 }
 
-// isRefusal says whether an admission webhook said no. whereabouts passes on the text alone.
+// isRefusal reports whether an admission webhook said no. whereabouts passes on the text alone.
 func isRefusal(err error) bool {
 	return apierrors.IsForbidden(err) || strings.Contains(err.Error(), "denied the request")
 }
@@ -100,7 +100,7 @@ func (s *stage) stillPending(ctx context.Context, name string) error {
 	return nil
 }
 
-// entryNote says whether the pool still knows of a live sandbox.
+// entryNote reports whether the pool still knows of a live sandbox.
 func (s *stage) entryNote(sandboxID string) string {
 	if s.entryOf(sandboxID) {
 		return ""

@@ -39,7 +39,7 @@ func playRebootedNode(ctx context.Context, s *stage) error {
 		if err != nil {
 			return err
 		}
-		s.tell("pod %s runs on %s with %s", name, s.first, address)
+		s.note("pod %s runs on %s with %s", name, s.first, address)
 		pods = append(pods, pod)
 	}
 	if err := s.crash(ctx, pods); err != nil {
@@ -52,14 +52,14 @@ func playRebootedNode(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.tell("pod three is created")
+	s.note("pod three is created")
 	if s.guard {
 		return s.thirdStarts(ctx, three)
 	}
 	return s.thirdCannotStart(ctx, three)
 }
 
-// crash ends the machine, and takes the part of whoever wants its pods elsewhere.
+// crash powers the machine off, and force-deletes its pods as an administrator does.
 func (s *stage) crash(ctx context.Context, pods []*corev1.Pod) error {
 	if err := s.machines.Do(ctx, simnodeapi.EventCutCNI, s.first); err != nil { // from the boot on: nothing calls CNI before
 		return err
@@ -67,7 +67,7 @@ func (s *stage) crash(ctx context.Context, pods []*corev1.Pod) error {
 	if err := s.machines.Do(ctx, simnodeapi.EventPowerOff, s.first); err != nil {
 		return err
 	}
-	s.tell("%s crashes: its sandboxes are gone, with no CNI DEL", s.first)
+	s.note("%s crashes: its sandboxes are destroyed, with no CNI DEL", s.first)
 	if err := s.awaitNotReady(ctx, s.first); err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (s *stage) crash(ctx context.Context, pods []*corev1.Pod) error {
 			return fmt.Errorf("force-deleting pod %s: %w", pod.Name, err)
 		}
 	}
-	s.tell("it is NotReady; both pods are force-deleted")
+	s.note("it is NotReady; both pods are force-deleted")
 	return nil
 }
 
@@ -85,7 +85,7 @@ func (s *stage) bootAgain(ctx context.Context, pods []*corev1.Pod) error {
 	if err := s.machines.Do(ctx, simnodeapi.EventStart, s.first); err != nil {
 		return err
 	}
-	s.tell("%s boots again; its CNI plugins cannot reach the API server yet", s.first)
+	s.note("%s boots again; its CNI plugins cannot reach the API server yet", s.first)
 	for _, pod := range pods {
 		err := s.await(ctx, "the kubelet to take down what pod "+pod.Name+" left", podTimeout, func(ctx context.Context) (bool, string, error) {
 			events, err := s.machines.History(ctx)
@@ -100,12 +100,12 @@ func (s *stage) bootAgain(ctx context.Context, pods []*corev1.Pod) error {
 	if err := s.machines.Do(ctx, simnodeapi.EventMendCNI, s.first); err != nil {
 		return err
 	}
-	s.tell("its kubelet has taken down what was left, with a CNI DEL that did not reach the API server; now kube-proxy is up")
+	s.note("its kubelet has removed the old sandboxes, with a CNI DEL that did not reach the API server; now kube-proxy is up")
 	for _, pod := range pods {
 		if err := s.awaitGone(ctx, pod.Name, pod.UID); err != nil {
 			return err
 		}
 	}
-	s.tell("both pods are gone")
+	s.note("both pods are deleted and absent")
 	return nil
 }

@@ -22,8 +22,8 @@ func replacedNode() scenario {
 		name:  "node-replaced-under-its-name",
 		title: "A node is replaced under its name before its NodeNetworkConfig is gone",
 		harm: "A machine dies, and another one takes its name. The garbage collector is slow, so the NodeNetworkConfig of the old Node is " +
-			"still there: CNS on the new machine reads it by name and hands out its prefix. Only then the object goes, DNC takes the " +
-			"prefix back and gives it to the next node: pods of two live nodes answer to the same addresses (the cause is that of Azure " +
+			"still there: CNS on the new machine reads it by name and hands out its prefix. Only then the object is deleted, DNC takes the " +
+			"prefix back and gives it to the next node: pods of two live nodes have the same addresses (the cause is that of Azure " +
 			"CNS #4210; there the prefix came back to the same node, and no pod could start on it).",
 		guard: "an object speaks only for the live Node whose UID its owner reference carries. Admission refuses DNC's write to the old object, " +
 			"the sweep deletes that object, and wait-node-resource, the init container of CNS, waits for one of the live Node. The new " +
@@ -85,11 +85,11 @@ func (o *overlay) firstMachine(ctx context.Context) (oldPod, error) {
 		return oldPod{}, err
 	}
 	sandbox, _ := o.sandboxOf(pod.UID)
-	o.tell("pod one runs on %s with %s", o.first, address)
+	o.note("pod one runs on %s with %s", o.first, address)
 	return oldPod{pod, sandbox.ID}, nil
 }
 
-// replaceFirst takes the part of whoever replaces machines, and returns the UID of the old Node.
+// replaceFirst replaces the machine, as an administrator does, and returns the UID of the old Node.
 func (o *overlay) replaceFirst(ctx context.Context) (types.UID, error) {
 	node := &corev1.Node{}
 	if err := o.cluster.Get(ctx, client.ObjectKey{Name: o.first}, node); err != nil {
@@ -102,7 +102,7 @@ func (o *overlay) replaceFirst(ctx context.Context) (types.UID, error) {
 	if err := o.cluster.Delete(ctx, node); err != nil {
 		return "", fmt.Errorf("deleting node %s: %w", o.first, err)
 	}
-	o.tell("the machine of %s dies, and its Node is deleted (UID %s); the garbage collector is slow", o.first, old)
+	o.note("the machine of %s dies, and its Node is deleted (UID %s); the garbage collector is slow", o.first, old)
 	if err := o.programTheDead(ctx, old); err != nil {
 		return "", err
 	}
@@ -114,7 +114,7 @@ func (o *overlay) replaceFirst(ctx context.Context) (types.UID, error) {
 		return err == nil && node.UID != old, "the old one", err
 	})
 	if err == nil {
-		o.tell("another machine registers as %s: Node UID %s", o.first, node.UID)
+		o.note("another machine registers as %s: Node UID %s", o.first, node.UID)
 	}
 	return old, err
 }
@@ -132,7 +132,7 @@ func (o *overlay) programTheDead(ctx context.Context, old types.UID) error {
 		func(context.Context) (bool, string, error) {
 			select {
 			case err := <-o.refused:
-				o.tell("DNC may not write the NodeNetworkConfig of the dead machine")
+				o.note("DNC may not write the NodeNetworkConfig of the dead machine")
 				return isRefusal(err), err.Error(), nil
 			default:
 				return false, "it is not", nil
@@ -140,7 +140,7 @@ func (o *overlay) programTheDead(ctx context.Context, old types.UID) error {
 		})
 }
 
-// replacementInherits is the run without the guard: the new machine reads the old object. Then that goes, as it should
+// replacementInherits is the run without the guard: the new machine reads the old object. Then that is deleted, as it should
 // have long since.
 func (o *overlay) replacementInherits(ctx context.Context, pod oldPod, old types.UID, collect func(context.Context) error) error {
 	if err := o.runsAgain(ctx, pod); err != nil {
@@ -149,12 +149,12 @@ func (o *overlay) replacementInherits(ctx context.Context, pod oldPod, old types
 	if err := collect(ctx); err != nil {
 		return fmt.Errorf("letting the garbage collector work: %w", err)
 	}
-	o.tell("the garbage collector gets through")
+	o.note("the garbage collector deletes it")
 	o.cleanedUp.Store(true)
 	return o.awaitNewConfig(ctx, old)
 }
 
-// replacementWaits is the run with the guard: the old object goes although the garbage collector is slow, and the new
+// replacementWaits is the run with the guard: the old object is deleted although the garbage collector is slow, and the new
 // machine waits for that. DNC's clean-up lasts until CNS had the chance to read what it must not.
 func (o *overlay) replacementWaits(ctx context.Context, pod oldPod, old types.UID, collect func(context.Context) error) error {
 	err := o.awaitConfig(ctx, "the stale NodeNetworkConfig to be deleted by the guard", o.first, func(c *unstructured.Unstructured) bool {
@@ -163,10 +163,10 @@ func (o *overlay) replacementWaits(ctx context.Context, pod oldPod, old types.UI
 	if err != nil {
 		return err
 	}
-	o.tell("the guard has deleted the NodeNetworkConfig of the old Node; DNC cleans up")
+	o.note("the guard has deleted the NodeNetworkConfig of the old Node; DNC cleans up")
 	err = o.await(ctx, "CNS on the new machine to start, or to wait", podTimeout, func(ctx context.Context) (bool, string, error) {
-		err := o.hear(ctx)
-		return o.cnsSpoke, "it has said nothing", err
+		err := o.noteEvents(ctx)
+		return o.cnsSpoke, "it has no message", err
 	})
 	if err != nil {
 		return err
@@ -199,7 +199,7 @@ func (o *overlay) awaitNewConfig(ctx context.Context, old types.UID) error {
 func (o *overlay) runsAgain(ctx context.Context, pod oldPod) error {
 	var sandbox history.Sandbox
 	err := o.await(ctx, "pod one to run on the new machine", podTimeout, func(ctx context.Context) (bool, string, error) {
-		if err := o.hear(ctx); err != nil {
+		if err := o.noteEvents(ctx); err != nil {
 			return false, "", err
 		}
 		found := false
@@ -207,28 +207,28 @@ func (o *overlay) runsAgain(ctx context.Context, pod oldPod) error {
 		return found && sandbox.ID != pod.sandbox && sandbox.Ready && len(sandbox.Addresses) > 0, "it does not", nil
 	})
 	if err == nil {
-		o.tell("pod one, which is bound to the name, runs again on %s, with %s", o.first, sandbox.Addresses[0].IP)
+		o.note("pod one, which is bound to the name, runs again on %s, with %s", o.first, sandbox.Addresses[0].IP)
 	}
 	return err
 }
 
-// hear shows what CNS, and its init container, have said on the run's nodes since the last time.
-func (o *overlay) hear(ctx context.Context) error {
+// noteEvents notes the messages of CNS, and of its init container, on the run's nodes since the last call.
+func (o *overlay) noteEvents(ctx context.Context) error {
 	events, err := o.machines.History(ctx)
 	if err != nil {
 		return err
 	}
-	for _, e := range events[min(o.heard, len(events)):] {
+	for _, e := range events[min(o.seen, len(events)):] {
 		switch {
 		case e.Node != o.first && e.Node != o.second:
 		case e.Event == simnodeapi.EventReplace:
 			o.replaced = true
 		case e.Event == simnodeapi.EventInit, e.Event == simnodeapi.EventCNS:
-			o.tell("%s: %s", e.Node, e.Message)
+			o.note("%s: %s", e.Node, e.Message)
 			o.cnsSpoke = o.cnsSpoke || o.replaced
 		}
 	}
-	o.heard = max(o.heard, len(events))
+	o.seen = max(o.seen, len(events))
 	return nil
 }
 
@@ -237,13 +237,13 @@ func (o *overlay) nextNodeJoins(ctx context.Context) error {
 	if err := o.join(ctx, o.second); err != nil {
 		return err
 	}
-	o.tell("%s joins", o.second)
+	o.note("%s joins", o.second)
 	if _, err := o.createPod(ctx, "two", o.second, nil); err != nil {
 		return err
 	}
 	_, address, err := o.awaitAddress(ctx, "two", "")
 	if err == nil {
-		o.tell("pod two runs on %s with %s", o.second, address)
+		o.note("pod two runs on %s with %s", o.second, address)
 	}
 	return err
 }

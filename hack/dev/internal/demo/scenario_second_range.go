@@ -66,14 +66,14 @@ func playSecondRange(ctx context.Context, s *stage) error {
 	if err := s.cluster.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); err != nil {
 		return fmt.Errorf("deleting pod %s: %w", pod.Name, err)
 	}
-	s.tell("pod web is deleted")
+	s.note("pod web is deleted")
 	if err := s.awaitSandboxEnd(ctx, pod); err != nil {
 		return err
 	}
 	if err := s.awaitGone(ctx, pod.Name, pod.UID); err != nil {
 		return err
 	}
-	s.tell("pod web is gone")
+	s.note("pod web is deleted and absent")
 	return nil
 }
 
@@ -90,7 +90,7 @@ func (s *stage) onlySecondRecorded(pod *corev1.Pod) error {
 			return fmt.Errorf("the write of the entry for %s was not refused, so the run shows nothing", first)
 		}
 	}
-	s.tell("pod web runs on %s with %s and %s; only the second one is recorded", s.first, first, second)
+	s.note("pod web runs on %s with %s and %s; only the second one is recorded", s.first, first, second)
 	return nil
 }
 
@@ -116,7 +116,7 @@ func (s *stage) refuseWrites(ctx context.Context, within netip.Prefix) (mend fun
 	if err := s.awaitWritable(ctx, pool, false); err != nil {
 		return nil, err
 	}
-	s.tell("the API server refuses whereabouts' writes of pool %s for a while", pool.Name)
+	s.note("the API server refuses whereabouts' writes of pool %s for a while", pool.Name)
 	return func(ctx context.Context) error {
 		var errs []error
 		for _, object := range objects {

@@ -14,7 +14,7 @@ import (
 )
 
 // sliceName is that of the network, and so of the NodeSlicePool. The network is in whereabouts' own namespace: the
-// NodeSlicePool is too, and the garbage collector takes whatever is owned across namespaces.
+// NodeSlicePool is too, and the garbage collector deletes every object that is owned across namespaces.
 const (
 	sliceName      = "sliced"
 	slicedNetwork  = sliceNamespace + "/" + sliceName
@@ -51,7 +51,7 @@ func playHandedOnSlice(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.tell("pod one runs on %s with %s", s.first, address)
+	s.note("pod one runs on %s with %s", s.first, address)
 	if err := s.firstLeaves(ctx); err != nil {
 		return err
 	}
@@ -64,11 +64,11 @@ func playHandedOnSlice(ctx context.Context, s *stage) error {
 	if _, address, err = s.awaitAddress(ctx, "two", ""); err != nil {
 		return err
 	}
-	s.tell("pod two runs on %s with %s", s.second, address)
+	s.note("pod two runs on %s with %s", s.second, address)
 	return nil
 }
 
-// divide has whereabouts divide the range, half of which goes to the only node that is there: the second one has yet to
+// divide has whereabouts divide the range. The only node gets half of it: the second one has yet to
 // join.
 func (s *stage) divide(ctx context.Context) error {
 	if err := s.machines.Do(ctx, simnodeapi.EventPowerOff, s.second); err != nil {
@@ -92,7 +92,7 @@ func (s *stage) divide(ctx context.Context) error {
 	if err := s.awaitSlices(ctx, s.first, ""); err != nil {
 		return err
 	}
-	s.tell("whereabouts divides %s: slice %s belongs to %s, the other one is free", s.pool, s.part(0, 28), s.first)
+	s.note("whereabouts divides %s: slice %s belongs to %s, the other one is free", s.pool, s.part(0, 28), s.first)
 	return nil
 }
 
@@ -104,14 +104,14 @@ func (s *stage) firstLeaves(ctx context.Context) error {
 	if err := s.deleteNode(ctx, s.first); err != nil {
 		return err
 	}
-	s.tell("an administrator deletes the Node object of %s", s.first)
+	s.note("an administrator deletes the Node object of %s", s.first)
 	if s.guard {
 		return nil // what whereabouts writes comes to no change
 	}
 	if err := s.awaitSlices(ctx, "", ""); err != nil {
 		return err
 	}
-	s.tell("whereabouts takes the slice of %s back", s.first)
+	s.note("whereabouts takes the slice of %s back", s.first)
 	return nil
 }
 
@@ -131,10 +131,10 @@ func (s *stage) secondJoins(ctx context.Context) error {
 		return err
 	}
 	if s.guard {
-		s.tell("%s joins, and gets slice %s: the first one stays with %s", s.second, s.part(1, 28), s.first)
+		s.note("%s joins, and gets slice %s: the first one stays with %s", s.second, s.part(1, 28), s.first)
 		return nil
 	}
-	s.tell("%s joins, and gets slice %s", s.second, s.part(0, 28))
+	s.note("%s joins, and gets slice %s", s.second, s.part(0, 28))
 	return nil
 }
 

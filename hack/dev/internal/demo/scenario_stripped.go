@@ -18,7 +18,7 @@ func strippedBefore() scenario {
 	return scenario{
 		name:  "finalizer-stripped-before-deletion",
 		title: "A client removes the finalizers of a running pod, which is force-deleted later while its node's kubelet is frozen",
-		harm: "The kubelet of web-0's node hangs; its sandbox lives on. A script that removes finalizers goes over the pods, then an administrator force-deletes " +
+		harm: "The kubelet of web-0's node hangs; its sandbox lives on. A script removes the finalizers of the pods, then an administrator force-deletes " +
 			"web-0. The StatefulSet makes a new web-0 on another node, and whereabouts gives it the address of the old one.",
 		guard: "a policy refuses the removal. The force deletion finds the pod protected: its object is held until its machine is powered off and " +
 			"declared dead.",
@@ -31,7 +31,7 @@ func playStrippedBefore(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	s.tell("a script removes the finalizers of web-0")
+	s.note("a script removes the finalizers of web-0")
 	if s.guard {
 		err = s.stripInVain(ctx, old)
 	} else {
@@ -67,9 +67,9 @@ func (s *stage) strip(ctx context.Context, pod *corev1.Pod) error {
 
 func (s *stage) stripInVain(ctx context.Context, pod *corev1.Pod) error {
 	if err := s.strip(ctx, pod); !isRefusedByPolicy(err, "holdfast-finalizer") {
-		return fmt.Errorf("the API server answered %w to the removal of the finalizer of web-0: expected the policy holdfast-finalizer to refuse it", err)
+		return fmt.Errorf("the API server responded %w to the removal of the finalizer of web-0: expected the policy holdfast-finalizer to refuse it", err)
 	}
-	s.tell("a policy refuses that the finalizer of web-0 is removed")
+	s.note("a policy refuses that the finalizer of web-0 is removed")
 	return nil
 }
 
@@ -78,10 +78,10 @@ func strippedAfter() scenario {
 	return scenario{
 		name:  "finalizer-stripped-after-deletion",
 		title: "A pod is force-deleted while its node's kubelet is frozen, and a client removes its finalizers and with them the pod object",
-		harm: "The kubelet of web-0's node hangs; its sandbox lives on. Somebody force-deletes web-0 and removes whatever finalizer keeps it. The " +
+		harm: "The kubelet of web-0's node hangs; its sandbox lives on. A user force-deletes web-0 and removes its finalizers. The " +
 			"StatefulSet makes a new web-0 on another node, and whereabouts gives it the address of the old one.",
 		guard: "a policy refuses the removal. Here an administrator breaks the glass and the object vanishes. Before " +
-			"it does, its pool entry becomes a tombstone, so the successor starts with another address, and the old one goes back only when the " +
+			"it does, its pool entry becomes a tombstone, so the successor starts with another address, and the old one is released only when the " +
 			"machine was powered off and declared dead.",
 		play: playStrippedAfter,
 	}
@@ -115,7 +115,7 @@ func playStrippedAfter(ctx context.Context, s *stage) error {
 	})
 }
 
-// breakTheGlass removes the finalizer of a pod that is being deleted as the policy's refusal says.
+// breakTheGlass removes the finalizer of a pod that is being deleted as the policy's refusal describes.
 func (s *stage) breakTheGlass(ctx context.Context, old *corev1.Pod) error {
 	if err := s.awaitHeld(ctx, old.UID); err != nil {
 		return err
@@ -127,11 +127,11 @@ func (s *stage) breakTheGlass(ctx context.Context, old *corev1.Pod) error {
 	if out, err := unhold.CombinedOutput(); err != nil {
 		return fmt.Errorf("removing the finalizer of web-0 with a reason: %w: %s", err, out)
 	}
-	s.tell("an administrator removes it all the same, with a reason")
+	s.note("an administrator removes it all the same, with a reason")
 	return nil
 }
 
-// isRefusedByPolicy tells the refusal of an admission policy from one by RBAC.
+// isRefusedByPolicy distinguishes the refusal of an admission policy from one by RBAC.
 func isRefusedByPolicy(err error, policy string) bool {
 	return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+"'")
 }

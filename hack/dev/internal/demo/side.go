@@ -23,7 +23,7 @@ type side struct {
 	cluster  Cluster
 	client   client.Client
 	observer *observer.Observer
-	// played says that the scenarios played, whatever came of them.
+	// played is true after the scenarios ran, with any result.
 	played bool
 }
 
@@ -37,19 +37,19 @@ func (s *side) state() string {
 
 // run starts the side's cluster, plays the scenarios on it, puts what came of them into results, and ends all of it.
 func (s *side) run(ctx context.Context, results []report.Scenario) (err error) {
-	s.say("guard %s: starting a control plane and %d simulated nodes", s.state(), len(s.nodes()))
+	s.print("guard %s: starting a control plane and %d simulated nodes", s.state(), len(s.nodes()))
 	if s.cluster, err = s.Start(ctx, "guard-"+s.state(), s.nodes(), s.cnsNodes()); err != nil {
 		return fmt.Errorf("demo: starting the cluster: %w", err)
 	}
 	defer func() {
-		s.say("guard %s: stopping everything that was started", s.state())
+		s.print("guard %s: stopping everything that was started", s.state())
 		err = errors.Join(err, s.cluster.Stop())
 	}()
 	if s.client, err = s.newClient(); err != nil {
 		return err
 	}
 	if s.guard {
-		s.say("guard on: installing the guard")
+		s.print("guard on: installing the guard")
 		if err := s.cluster.InstallGuard(ctx); err != nil {
 			return fmt.Errorf("installing the guard: %w", err)
 		}
@@ -111,7 +111,7 @@ func (s *side) play(ctx context.Context, results []report.Scenario) error {
 func (s *side) stage(p placed) *stage {
 	stage := &stage{
 		scenario: p.scenario, guard: s.guard, agents: s.Evidence == configv1alpha1.EvidenceAgent, cluster: s.client, machines: s.cluster.SimNode(),
-		observer: s.observer, reconcile: s.cluster.Reconcile, say: s.say,
+		observer: s.observer, reconcile: s.cluster.Reconcile, print: s.print,
 		config: s.cluster.Config(), kubeconfig: s.cluster.Kubeconfig(), plugin: s.cluster.Plugin(), guards: s.cluster, pool: p.pool(s.guard),
 	}
 	stage.namespace = fmt.Sprintf("%s-guard-%s", p.name, s.state())

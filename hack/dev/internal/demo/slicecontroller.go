@@ -25,7 +25,7 @@ import (
 // whereaboutsAccount is that of whereabouts' DaemonSet and of its node-slice controller.
 const whereaboutsAccount = "whereabouts"
 
-// startSliceController runs whereabouts' own node-slice controller until ctx ends, under its own account. It sees only the
+// startSliceController runs whereabouts' own node-slice controller until ctx is done, under its own account. It sees only the
 // run's nodes, so that nodes of other runs which come and go get no slices. The file that it returns is the one with
 // whereabouts' defaults, without which the controller does not work; a network has to name it.
 func (s *stage) startSliceController(ctx context.Context) (flatFile string, err error) {
@@ -61,7 +61,7 @@ func (s *stage) startSliceController(ctx context.Context) (flatFile string, err 
 	}
 	go func() {
 		if err := controller.Run(ctx, 1); err != nil && ctx.Err() == nil {
-			s.say("guard %s, %s: whereabouts' node-slice controller ended: %v", s.state(), s.scenario.name, err)
+			s.print("guard %s, %s: whereabouts' node-slice controller ended: %v", s.state(), s.scenario.name, err)
 		}
 	}()
 	return flatFile, nil

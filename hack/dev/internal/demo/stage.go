@@ -22,7 +22,7 @@ import (
 type scenario struct {
 	name, title, harm, guard string
 	play                     func(context.Context, *stage) error
-	// overlay says that it is about the cluster's own pod network: its nodes get
+	// overlay reports whether it is about the cluster's own pod network: its nodes get
 	// their addresses from a CNS, and pool is what DNC splits among them.
 	overlay bool
 	// bits is the length of the run's range; zero is one with two addresses.
@@ -31,7 +31,7 @@ type scenario struct {
 	networks func(*stage) []network
 	// reconciles is its turn among those that run whereabouts' reconciler; zero is none.
 	reconciles int
-	// early says that it begins while the reconciler still runs, which it must stand.
+	// early reports whether it begins while the reconciler still runs, which it must stand.
 	early bool
 }
 
@@ -39,7 +39,7 @@ type scenario struct {
 type stage struct {
 	scenario scenario
 	guard    bool
-	// agents says that the nodes run Holdfast's agent; without the guard it means nothing.
+	// agents reports whether the nodes run Holdfast's agent; without the guard it means nothing.
 	agents    bool
 	namespace string
 	pool      netip.Prefix
@@ -56,12 +56,12 @@ type stage struct {
 	// reconcile runs whereabouts' reconciler once, over the whole cluster; turn says when.
 	reconcile func(context.Context) error
 	turn      turn
-	say       func(format string, args ...any)
+	print     func(format string, args ...any)
 
 	started time.Time
 	mutex   sync.Mutex
 	events  []history.Event
-	// lostPrefixes are leaks that no pool shows: prefixes of an overlay that nobody
+	// lostPrefixes are leaks that no pool shows: prefixes of an overlay that no node
 	// can get any more.
 	lostPrefixes int
 }
@@ -74,17 +74,17 @@ func (s *stage) state() string {
 	return "off"
 }
 
-// tell marks an event on the timeline and shows it as progress.
-func (s *stage) tell(format string, args ...any) {
+// note marks an event on the timeline and prints it as progress.
+func (s *stage) note(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	s.mutex.Lock()
 	s.events = append(s.events, history.Event{At: time.Now(), Text: text})
 	s.mutex.Unlock()
-	s.say("guard %s, %s: %s", s.state(), s.scenario.name, text)
+	s.print("guard %s, %s: %s", s.state(), s.scenario.name, text)
 }
 
-// run plays the scenario and judges what the observer saw meanwhile. The error says what the run got stuck at, or why
-// its counts cannot be believed; what was seen until then is returned all the same, as a failed run.
+// run plays the scenario and judges what the observer saw meanwhile. The error names what the run got stuck at, or why
+// its counts are not valid; what was seen until then is returned all the same, as a failed run.
 func (s *stage) run(ctx context.Context) (*report.Run, error) {
 	s.started = time.Now()
 	err := s.playThrough(ctx)
@@ -103,7 +103,7 @@ func (s *stage) run(ctx context.Context) (*report.Run, error) {
 		run.Failed = true
 		return run, fmt.Errorf("%s, guard %s: %w", s.scenario.name, s.state(), err)
 	}
-	s.say("guard %s, %s: duplicates %d, leaks %d, %.1fs", s.state(), s.scenario.name, run.Duplicates, run.Leaks, run.Seconds())
+	s.print("guard %s, %s: duplicates %d, leaks %d, %.1fs", s.state(), s.scenario.name, run.Duplicates, run.Leaks, run.Seconds())
 	return run, nil
 }
 
@@ -131,16 +131,16 @@ func (s *stage) epilogue(ctx context.Context) error {
 
 // settle waits until no entry is left of which it is still open whether it leaks.
 func (s *stage) settle(ctx context.Context) error {
-	told := false
+	noted := false
 	return s.await(ctx, "every entry of an ended sandbox to be gone or to count as leaked", settleTimeout,
 		func(context.Context) (bool, string, error) {
 			undecided := s.observer.History(s.pool, s.started).Undecided()
 			if len(undecided) == 0 {
 				return true, "", nil
 			}
-			if !told && !s.guard {
-				told = true
-				s.say("guard %s, %s: waiting out the %s after which an entry counts as leaked", s.state(), s.scenario.name, history.LeakWindow)
+			if !noted && !s.guard {
+				noted = true
+				s.print("guard %s, %s: waiting out the %s after which an entry counts as leaked", s.state(), s.scenario.name, history.LeakWindow)
 			}
 			u := undecided[0]
 			return false, fmt.Sprintf("%s in %s still names sandbox %.8s", u.IP, u.Pool, u.SandboxID), nil

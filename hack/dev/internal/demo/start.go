@@ -19,9 +19,9 @@ import (
 	"github.com/holdfast-dev/holdfast/hack/dev/simnode"
 )
 
-// The times of the demo's cluster that differ from an ordinary one, so that nobody has to wait.
+// The times of the demo's cluster that differ from an ordinary one, for short waits.
 const (
-	// monitorGrace is how long a node may be silent before it is found NotReady.
+	// monitorGrace is how long a node may report nothing before it becomes NotReady.
 	monitorGrace = 5 * time.Second
 	// delTimeout is whereabouts' limit of a CNI DEL, which a DEL without the API server always takes. It is a minute in
 	// whereabouts itself.
@@ -31,14 +31,14 @@ const (
 	// gracePeriodSlack is how long after a pod's grace period its node's agent is asked. It is half a minute as installed.
 	gracePeriodSlack = 2 * time.Second
 	// sandboxCreationMax is how long a sandbox that neither an agent's list nor a network-status has shown has to be absent. It is ten
-	// minutes as installed; a simulated runtime lists a sandbox before whereabouts hears of it.
+	// minutes as installed; a simulated runtime lists a sandbox before CNI ADD calls whereabouts.
 	sandboxCreationMax = 5 * time.Second
 
 	reconcilerTimeout = 30 * time.Second // a pod of the reconciler's Deployment runs
 )
 
 // StartIn returns the function that starts a cluster of the demo, from the repository at root, with its logs and state in
-// a folder of its name in dir, which is emptied. The guard goes by this evidence.
+// a folder of its name in dir, which is emptied. The guard accepts this evidence.
 func StartIn(root, dir string, evidence configv1alpha1.Evidence) func(context.Context, string, []string, []string) (Cluster, error) {
 	return func(ctx context.Context, name string, nodes, cnsNodes []string) (Cluster, error) {
 		dir := filepath.Join(dir, name)

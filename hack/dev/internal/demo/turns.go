@@ -34,7 +34,7 @@ func newTurns(all []placed) *turns {
 
 // turn is that of one scenario.
 type turn struct {
-	before <-chan struct{} // nil: nobody is before it
+	before <-chan struct{} // nil: the first
 	pass   func()
 }
 
@@ -92,7 +92,7 @@ func (s *stage) reconcileInTurn(ctx context.Context) error {
 	return s.reconcile(ctx)
 }
 
-// inTheMaking says whether a pod may have addresses which it has not reported yet.
+// inTheMaking reports whether a pod may have addresses which it has not reported yet.
 func inTheMaking(pod *corev1.Pod) bool {
 	return pod.Annotations[nadv1.NetworkAttachmentAnnot] != "" && pod.Annotations[nadv1.NetworkStatusAnnot] == "" &&
 		(pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning)

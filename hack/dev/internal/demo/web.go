@@ -22,11 +22,11 @@ func (s *stage) startWeb(ctx context.Context) (*corev1.Pod, error) {
 	if pod.Spec.NodeName != s.first {
 		return nil, fmt.Errorf("pod web-0 was scheduled to %s, expected %s, which it prefers", pod.Spec.NodeName, s.first)
 	}
-	s.tell("web-0 runs on %s with %s", s.first, address)
+	s.note("web-0 runs on %s with %s", s.first, address)
 	return pod, nil
 }
 
-// inherited waits for a successor of web-0 that has an address, tells of it as who, and leaves it alone for a while.
+// inherited waits for a successor of web-0 that has an address, notes it as who, and leaves it alone for a while.
 func (s *stage) inherited(ctx context.Context, old *corev1.Pod, timeout time.Duration, who string) error {
 	err := s.await(ctx, "a successor of web-0", timeout, func(ctx context.Context) (bool, string, error) {
 		pod, err := s.getPod(ctx, "web-0")
@@ -42,7 +42,7 @@ func (s *stage) inherited(ctx context.Context, old *corev1.Pod, timeout time.Dur
 	if err != nil {
 		return err
 	}
-	s.tell("%s runs on %s with %s", who, successor.Spec.NodeName, address)
+	s.note("%s runs on %s with %s", who, successor.Spec.NodeName, address)
 	return s.remains(ctx, "the new web-0", overlapPeriod, func(ctx context.Context) (bool, string, error) {
 		pod, err := s.getPod(ctx, "web-0")
 		if err != nil || pod == nil {

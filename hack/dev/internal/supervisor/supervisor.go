@@ -71,7 +71,7 @@ func (s *State) write(dir string) error {
 	return os.Rename(stateFile(dir)+".new", stateFile(dir))
 }
 
-// Supervise brings the cluster up, and keeps it until ctx ends; then it stops everything in the reverse order. It is the
+// Supervise brings the cluster up, and keeps it until ctx is done; then it stops everything in the reverse order. It is the
 // background process.
 func Supervise(ctx context.Context, o Options) error {
 	lock, err := takeLock(o.Dir)
@@ -101,7 +101,7 @@ func Supervise(ctx context.Context, o Options) error {
 	return errors.Join(err, os.RemoveAll(stateFile(o.Dir)), c.Stop())
 }
 
-// await returns when ctx ends. A manager that ends before is reported: the cluster without it is still of use.
+// await returns when ctx is done. A manager that ends before is reported: the cluster without it is still of use.
 func await(ctx context.Context, c *cluster.Cluster, log io.Writer) {
 	if manager := c.Manager(); manager != nil {
 		select {

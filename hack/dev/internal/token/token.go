@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// validity outlives every development cluster: nobody here renews tokens.
+// validity outlives every development cluster: tokens are not renewed here.
 const validity = 30 * 24 * time.Hour
 
 // ForAccount returns the identity of a ServiceAccount, bound to nothing.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package acn reads and makes the NodeNetworkConfigs (acn.azure.com/v1alpha) with
-// which Azure's network controller, DNC, tells each node's CNS which addresses it
+// which Azure's network controller, DNC, assigns each node's CNS the addresses it
 // may hand out. The object has the name of its Node.
 package acn
 
@@ -88,7 +88,7 @@ type Container struct {
 	Version int64
 }
 
-// SetContainer writes the status for one network container, and says whether that
+// SetContainer writes the status for one network container, and reports whether that
 // changed anything.
 func SetContainer(o *unstructured.Unstructured, c Container) (changed bool, err error) {
 	old, _, err := unstructured.NestedSlice(o.Object, "status", "networkContainers")

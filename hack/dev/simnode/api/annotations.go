@@ -9,7 +9,7 @@ const (
 	// RunAnnotation is how long the containers run before they end with exit code
 	// 0. It has no effect on a pod with restartPolicy Always.
 	RunAnnotation = "simnode.holdfast.dev/run"
-	// AddDelayAnnotation is how long CNI ADD goes on between the last address and
+	// AddDelayAnnotation is how long CNI ADD runs between the last address and
 	// the network-status annotation, as when one more delegate of Multus is slow.
 	AddDelayAnnotation = "simnode.holdfast.dev/add-delay"
 )

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package api holds what the simulated nodes tell about themselves over their
+// Package api holds what the simulated nodes report about themselves over their
 // control socket: nodes, sandboxes and the history of both. An observer builds
 // its judgement on these alone.
 package api
@@ -12,24 +12,24 @@ type Node struct {
 	Name string `json:"name"`
 	// Ready is the Ready condition of the Node object, read live.
 	Ready bool `json:"ready"`
-	// Frozen says that its kubelet does nothing while its sandboxes live on.
+	// Frozen reports whether its kubelet does nothing while its sandboxes live on.
 	Frozen bool `json:"frozen"`
-	// PoweredOff says that the machine is dead.
+	// PoweredOff reports whether the machine is dead.
 	PoweredOff bool `json:"poweredOff"`
-	// APICut says that its CNI plugins cannot reach the API server.
+	// APICut reports whether its CNI plugins cannot reach the API server.
 	APICut bool `json:"apiCut"`
-	// CutOff says that nothing on the machine can reach the API server, or be reached.
+	// CutOff reports whether nothing on the machine can reach the API server, or be reached.
 	CutOff bool `json:"cutOff"`
-	// CNS says that its pod network has addresses only once its CNS has loaded
+	// CNS reports whether its pod network has addresses only once its CNS has loaded
 	// some; until then the node is not Ready.
 	CNS bool `json:"cns,omitempty"`
 	// CRI is the path of the socket at which the machine's container runtime serves
-	// the CRI. Nobody listens there while the machine is off.
+	// the CRI. No process listens there while the machine is off.
 	CRI string `json:"cri"`
 	// AgentPID is the process of Holdfast's agent on the machine; zero while none
 	// runs.
 	AgentPID int `json:"agentPID,omitempty"`
-	// AgentStopped says that the agent is kept from starting.
+	// AgentStopped reports whether the agent is kept from starting.
 	AgentStopped bool `json:"agentStopped,omitempty"`
 }
 
@@ -39,7 +39,7 @@ const (
 	RuntimeVersion = "0.1.0"
 )
 
-// The states of a sandbox, in the words of the CRI.
+// The states of a sandbox, as the CRI names them.
 const (
 	StateReady    = "READY"
 	StateNotReady = "NOTREADY"
@@ -58,7 +58,7 @@ type Sandbox struct {
 	// State is StateReady or StateNotReady. NOTREADY does not mean that it is
 	// gone: it is so too while it is being made.
 	State string `json:"state"`
-	// Alive says that its process and its network namespace exist, so that its
+	// Alive reports whether its process and its network namespace exist, so that its
 	// addresses are on the wire.
 	Alive     bool      `json:"alive"`
 	CreatedAt time.Time `json:"createdAt"`
@@ -96,8 +96,8 @@ const (
 	EventEnd = "end"
 	// EventDel: CNI DEL ran, and nothing went wrong.
 	EventDel = "del"
-	// EventDelFailed: CNI DEL ran, and the deallocation failed, which whereabouts
-	// does not tell anybody.
+	// EventDelFailed: CNI DEL ran, and the deallocation failed, which whereabouts does
+	// not report.
 	EventDelFailed = "del-failed"
 	// EventRemove: the sandbox's record in the runtime is gone.
 	EventRemove = "remove"

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/hack/dev/simnode/api"
 )
 
-// requestTimeout bounds one call; the server answers from memory, apart from
+// requestTimeout bounds one call; the server responds from memory, apart from
 // one read of the Nodes.
 const requestTimeout = 30 * time.Second
 
@@ -66,18 +66,18 @@ func (c *Client) Do(ctx context.Context, action, node string) error {
 }
 
 func get[T any](ctx context.Context, c *Client, path string) (T, error) {
-	var answer T
+	var response T
 	body, err := c.do(ctx, http.MethodGet, path)
 	if err != nil {
-		return answer, err
+		return response, err
 	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return answer, fmt.Errorf("simulated nodes at %s: answer to GET %s: %w", c.socket, path, err)
+	if err := json.Unmarshal(body, &response); err != nil {
+		return response, fmt.Errorf("simulated nodes at %s: response to GET %s: %w", c.socket, path, err)
 	}
-	return answer, nil
+	return response, nil
 }
 
-// do returns the body of a successful answer. The error otherwise carries what
+// do returns the body of a successful response. The error otherwise carries what
 // the server said.
 func (c *Client) do(ctx context.Context, method, path string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, method, "http://simnode"+path, nil)

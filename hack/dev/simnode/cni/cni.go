@@ -103,10 +103,10 @@ func (p *Plugins) Ready() error { return p.cluster.Ready() }
 // that. It outlives a boot.
 func (p *Plugins) Cut(cut bool) { p.local.Set(cut) }
 
-// IsCut says whether connections are refused.
+// IsCut reports whether connections are refused.
 func (p *Plugins) IsCut() bool { return p.local.IsCut() }
 
-// Recorder is told of each address as soon as an interface has it.
+// Recorder is called with each address as soon as an interface has it.
 type Recorder func(api.Address)
 
 // Add gives the sandbox of a pod its networks, reports them in the pod's
@@ -161,7 +161,7 @@ func (p *Plugins) attach(ctx context.Context, sandboxID string, pod *corev1.Pod,
 type Result struct {
 	// Address has no IP where ADD never came to one.
 	Address api.Address
-	// Err is what whereabouts found and told nobody: its cmdDel drops the error of
+	// Err is what whereabouts found and did not report: its cmdDel drops the error of
 	// the deallocation, so that the address leaks (cmd/whereabouts.go).
 	Err error
 }

@@ -75,7 +75,7 @@ func TestAttachments(t *testing.T) {
 			map[string]string{networks: `[{"name":"wb","interface":"lan"},{"name":"plain"}]`},
 			[]string{"cluster eth0", "ns/wb lan whereabouts", "ns/plain net2"}, "",
 		},
-		"an annotation that nobody can read":      {map[string]string{networks: "[{"}, nil, "multus"},
+		"an annotation that is no JSON":           {map[string]string{networks: "[{"}, nil, "multus"},
 		"a network that does not exist":           {map[string]string{networks: "missing"}, nil, "ns/missing"},
 		"a network whose configuration is broken": {map[string]string{networks: "broken"}, nil, "ns/broken"},
 	} {

@@ -39,8 +39,8 @@ type CNS struct {
 func NewCNS(node string) *CNS { return &CNS{node: node} }
 
 // Run loads the prefixes of the node's NodeNetworkConfig, and those that come
-// later, until ctx ends. It tells of each object that brought a new prefix.
-func (c *CNS) Run(ctx context.Context, reader client.Reader, tell func(string)) {
+// later, until ctx is done. It calls report for each object with a new prefix.
+func (c *CNS) Run(ctx context.Context, reader client.Reader, report func(string)) {
 	ticker := time.NewTicker(cnsInterval)
 	defer ticker.Stop()
 	last := ""
@@ -51,7 +51,7 @@ func (c *CNS) Run(ctx context.Context, reader client.Reader, tell func(string)) 
 		}
 		if news != "" && news != last {
 			last = news
-			tell(news)
+			report(news)
 		}
 		select {
 		case <-ticker.C:

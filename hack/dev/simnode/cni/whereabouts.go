@@ -182,16 +182,16 @@ func isFile(path string) bool {
 // manage calls the allocator and returns soon after its time is over, whether or
 // not the allocator does: it has no limit of its own once it lost its lease.
 func manage(ctx context.Context, limit time.Duration, mode int, ipam *wbkubernetes.KubernetesIPAM) ([]net.IPNet, error) {
-	type answer struct {
+	type result struct {
 		ips []net.IPNet
 		err error
 	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	done := make(chan answer, 1)
+	done := make(chan result, 1)
 	go func() {
 		ips, err := wbkubernetes.IPManagement(limited, mode, ipam.Config, ipam)
-		done <- answer{ips, err}
+		done <- result{ips, err}
 	}()
 	select {
 	case a := <-done:
@@ -204,6 +204,6 @@ func manage(ctx context.Context, limit time.Duration, mode int, ipam *wbkubernet
 	case a := <-done:
 		return a.ips, a.err
 	case <-slack.C:
-		return nil, fmt.Errorf("whereabouts does not answer: %w", context.Cause(limited))
+		return nil, fmt.Errorf("whereabouts does not respond: %w", context.Cause(limited))
 	}
 }

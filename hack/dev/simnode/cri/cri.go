@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cri serves the Container Runtime Interface of one simulated machine at a unix socket, as its container runtime
-// does: every answer is read from the simulated runtime's own table at the moment of the call. It is there whenever the
+// does: every response is read from the simulated runtime's own table at the moment of the call. It is there whenever the
 // machine is on, whether its kubelet hangs or its network is cut, and refuses connections while the machine is off.
 //
-// Served is what Holdfast's agent calls; everything else is answered with Unimplemented.
+// Served is what Holdfast's agent calls; everything else returns Unimplemented.
 package cri
 
 import (
@@ -41,7 +41,7 @@ func Serve(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("CRI socket: %w", err)
 	}
-	// A machine that is off has its socket's file, and nobody who listens there.
+	// A machine that is off has its socket's file, and no process listens there.
 	listener.(*net.UnixListener).SetUnlinkOnClose(false)
 	s := &Server{grpc: grpc.NewServer()}
 	runtimeapi.RegisterRuntimeServiceServer(s.grpc, &service{Options: o})
@@ -49,5 +49,5 @@ func Serve(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
-// Stop breaks every connection, and returns when nobody listens any more. Stopping twice is allowed.
+// Stop breaks every connection, and returns when the socket is closed. Stopping twice is allowed.
 func (s *Server) Stop() { s.grpc.Stop() }

@@ -16,13 +16,13 @@ const (
 	apiVersion  = "v1"
 )
 
-// service answers from the runtime's table.
+// service serves from the runtime's table.
 type service struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	Options
 }
 
-// Version tells the name of the runtime. It must not be containerd's: of that, an agent also wants the word on network namespaces
+// Version is the name of the runtime. It must not be containerd's: of that, an agent also needs the report on network namespaces
 // in the verbose status, and a folder for each task beside the socket (docs/decisions/0074), neither of which is here. With any
 // other name only a sandbox's absence counts as its end, as with CRI-O.
 func (s *service) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
@@ -31,7 +31,7 @@ func (s *service) Version(context.Context, *runtimeapi.VersionRequest) (*runtime
 	}, nil
 }
 
-// Status: the runtime is ready whenever it answers. A client also wants to read of the network; no agent goes by that.
+// Status: the runtime is ready whenever it responds. Clients also read the state of the network; agents ignore it.
 func (s *service) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
 	return &runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
 		{Type: runtimeapi.RuntimeReady, Status: true}, {Type: runtimeapi.NetworkReady, Status: true},
@@ -41,7 +41,7 @@ func (s *service) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeap
 // ListPodSandbox lists what was not removed, ready or not, also what is being created.
 func (s *service) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
 	sandboxes, _ := s.Runtime.Table()
-	answer := &runtimeapi.ListPodSandboxResponse{}
+	response := &runtimeapi.ListPodSandboxResponse{}
 	for _, sandbox := range sandboxes {
 		item := &runtimeapi.PodSandbox{
 			Id: sandbox.ID, CreatedAt: sandbox.CreatedAt.UnixNano(), State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY,
@@ -50,15 +50,15 @@ func (s *service) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequ
 		if sandbox.State == api.StateReady {
 			item.State = runtimeapi.PodSandboxState_SANDBOX_READY
 		}
-		answer.Items = append(answer.Items, item)
+		response.Items = append(response.Items, item)
 	}
-	return answer, nil
+	return response, nil
 }
 
 // ListContainers lists the containers of every sandbox that was not removed.
 func (s *service) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
 	_, containers := s.Runtime.Table()
-	answer := &runtimeapi.ListContainersResponse{}
+	response := &runtimeapi.ListContainersResponse{}
 	for _, c := range containers {
 		item := &runtimeapi.Container{
 			Id: c.ID, PodSandboxId: c.SandboxID, Metadata: &runtimeapi.ContainerMetadata{Name: c.Name}, CreatedAt: c.StartedAt.UnixNano(),
@@ -67,7 +67,7 @@ func (s *service) ListContainers(context.Context, *runtimeapi.ListContainersRequ
 		if c.Exited {
 			item.State = runtimeapi.ContainerState_CONTAINER_EXITED
 		}
-		answer.Containers = append(answer.Containers, item)
+		response.Containers = append(response.Containers, item)
 	}
-	return answer, nil
+	return response, nil
 }

@@ -33,12 +33,12 @@ type Options struct {
 	// Range is the overlay, Bits the length of a node's prefix.
 	Range netip.Prefix
 	Bits  int
-	// CleanUp says whether DNC is through with the clean-up after a node whose
+	// CleanUp reports whether DNC is through with the clean-up after a node whose
 	// NodeNetworkConfig is being deleted; it is asked again and again. Until then that
 	// object stays, and its prefix is in use. Default: at once.
 	CleanUp func(node string) bool
-	// Tell gets a sentence for each thing that DNC does or cannot do. Default: none.
-	Tell func(format string, args ...any)
+	// Report gets a sentence for each thing that DNC does or cannot do. Default: none.
+	Report func(format string, args ...any)
 	// Failed gets the error of each look at a node that failed. Default: none.
 	Failed func(node string, err error)
 }
@@ -49,9 +49,9 @@ type DNC struct {
 
 	mutex    sync.Mutex
 	nodes    []string
-	books    prefixes
+	prefixes prefixes
 	programs map[string]int64  // how often each node was programmed anew
-	told     map[string]string // the latest trouble of each node; Run's alone
+	reported map[string]string // the latest trouble of each node; Run's alone
 }
 
 // New returns a DNC that does nothing before Run.
@@ -60,8 +60,8 @@ func New(o Options) (*DNC, error) {
 	if err != nil {
 		return nil, fmt.Errorf("DNC: %w", err)
 	}
-	if o.Tell == nil {
-		o.Tell = func(string, ...any) {}
+	if o.Report == nil {
+		o.Report = func(string, ...any) {}
 	}
 	if o.Failed == nil {
 		o.Failed = func(string, error) {}
@@ -69,7 +69,7 @@ func New(o Options) (*DNC, error) {
 	if o.CleanUp == nil {
 		o.CleanUp = func(string) bool { return true }
 	}
-	return &DNC{options: o, books: prefixes{free: free}, programs: map[string]int64{}, told: map[string]string{}}, nil
+	return &DNC{options: o, prefixes: prefixes{free: free}, programs: map[string]int64{}, reported: map[string]string{}}, nil
 }
 
 // Join makes a node one of the overlay's.
@@ -94,10 +94,10 @@ func (d *DNC) Program(node string) {
 func (d *DNC) Allocations() []Allocation {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
-	return slices.Clone(d.books.used)
+	return slices.Clone(d.prefixes.used)
 }
 
-// Run works until ctx ends.
+// Run works until ctx is done.
 func (d *DNC) Run(ctx context.Context) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -111,7 +111,7 @@ func (d *DNC) Run(ctx context.Context) {
 	}
 }
 
-// pass looks at every node once. What failed is told once and tried again by the
+// pass looks at every node once. A failure is reported once and tried again by the
 // next pass.
 func (d *DNC) pass(ctx context.Context) {
 	d.mutex.Lock()
@@ -127,10 +127,10 @@ func (d *DNC) pass(ctx context.Context) {
 			trouble = err.Error()
 			d.options.Failed(node, err)
 		}
-		if trouble != "" && trouble != d.told[node] {
-			d.options.Tell("DNC fails: %s", trouble)
+		if trouble != "" && trouble != d.reported[node] {
+			d.options.Report("DNC fails: %s", trouble)
 		}
-		d.told[node] = trouble
+		d.reported[node] = trouble
 	}
 }
 
@@ -165,7 +165,7 @@ func (d *DNC) reconcile(ctx context.Context, name string) error {
 func (d *DNC) assign(ctx context.Context, nodeIP string, config *unstructured.Unstructured) error {
 	name := config.GetName()
 	d.mutex.Lock()
-	prefix, err := d.books.allocate(Allocation{NodeName: name, NodeUID: acn.NodeUID(config), ConfigUID: config.GetUID()})
+	prefix, err := d.prefixes.allocate(Allocation{NodeName: name, NodeUID: acn.NodeUID(config), ConfigUID: config.GetUID()})
 	version := d.programs[name]
 	d.mutex.Unlock()
 	if err != nil {
@@ -180,7 +180,7 @@ func (d *DNC) assign(ctx context.Context, nodeIP string, config *unstructured.Un
 	if err := d.options.Client.Status().Update(ctx, config); err != nil {
 		return fmt.Errorf("writing the status of the NodeNetworkConfig of %s, owned by Node UID %s: %w", name, acn.NodeUID(config), err)
 	}
-	d.options.Tell("DNC writes %s into the NodeNetworkConfig of %s, owned by Node UID %s", prefix, name, acn.NodeUID(config))
+	d.options.Report("DNC writes %s into the NodeNetworkConfig of %s, owned by Node UID %s", prefix, name, acn.NodeUID(config))
 	return nil
 }
 
@@ -190,10 +190,10 @@ func (d *DNC) cleanUp(ctx context.Context, config *unstructured.Unstructured) er
 		return nil
 	}
 	d.mutex.Lock()
-	prefix, had := d.books.release(config.GetUID())
+	prefix, had := d.prefixes.release(config.GetUID())
 	d.mutex.Unlock()
 	if had {
-		d.options.Tell("DNC has cleaned up after %s: %s is free", config.GetName(), prefix)
+		d.options.Report("DNC has cleaned up after %s: %s is free", config.GetName(), prefix)
 	}
 	before := config.DeepCopy()
 	config.SetFinalizers(slices.DeleteFunc(config.GetFinalizers(), func(f string) bool { return f == acn.Finalizer }))

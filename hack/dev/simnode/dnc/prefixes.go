@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Allocation is a prefix that is in use, as DNC has it in its books.
+// Allocation is a prefix that is in use, as DNC records it.
 type Allocation struct {
 	Prefix   netip.Prefix
 	NodeName string
@@ -21,7 +21,7 @@ type Allocation struct {
 	NodeUID, ConfigUID types.UID
 }
 
-// prefixes are DNC's books: what is free, the longest unused first, and what is in
+// prefixes are DNC's records: what is free, the longest unused first, and what is in
 // use.
 type prefixes struct {
 	free []netip.Prefix

@@ -16,8 +16,8 @@ import (
 
 // adopt takes over what the runtime has of the pod from before the kubelet's
 // start, as after a reboot: a dead sandbox is taken down like any that died, CNI
-// DEL included. A machine that replaced another one knows no sandbox, and so
-// nobody ever calls CNI DEL for its predecessor's.
+// DEL included. A machine that replaced another one knows no sandbox, so CNI
+// DEL is never called for its predecessor's.
 func (w *worker) adopt() {
 	id, found := w.Runtime.Listed(string(w.uid))
 	if !found {

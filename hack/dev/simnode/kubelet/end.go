@@ -63,7 +63,7 @@ func (w *worker) terminate(ctx context.Context) (next, error) {
 
 // teardown is StopPodSandbox in containerd's order: the process ends, CNI DEL,
 // the network namespace is closed. After an error of DEL the sandbox stays listed
-// as NOTREADY, and the next call goes on.
+// as NOTREADY, and the next call continues.
 func (w *worker) teardown(ctx context.Context) error {
 	if w.sandbox == "" {
 		return nil
@@ -81,7 +81,7 @@ func (w *worker) teardown(ctx context.Context) error {
 }
 
 // finish is SyncTerminatedPod and what the status manager makes of it: the
-// terminal phase, and once somebody wants the pod gone, the DELETE with grace
+// terminal phase, and once the pod is being deleted, the DELETE with grace
 // period 0 and the UID as precondition. After that it writes nothing.
 func (w *worker) finish(ctx context.Context) (next, error) {
 	if w.gone {

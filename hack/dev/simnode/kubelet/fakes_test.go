@@ -228,7 +228,7 @@ func (b *bench) pod() *corev1.Pod {
 	return pod
 }
 
-// change is somebody else's write.
+// change is a write of another client.
 func (b *bench) change(f func(*corev1.Pod)) {
 	b.t.Helper()
 	pod := b.pod()

@@ -50,7 +50,7 @@ type Options struct {
 	// OnStart is called when a pod's containers start in a sandbox; after an error it
 	// is called again later.
 	OnStart func(context.Context, *corev1.Pod) error
-	// PassesProbes says whether the readiness probes of a pod's containers pass while
+	// PassesProbes reports whether the readiness probes of a pod's containers pass while
 	// they run. It is asked whenever the pod is looked at; see Poke. A nil function
 	// passes all.
 	PassesProbes func(*corev1.Pod) bool
@@ -81,7 +81,7 @@ func New(o Options) *Kubelet {
 	return &Kubelet{Options: o, pods: factory.Core().V1().Pods().Informer(), workers: map[types.UID]*worker{}}
 }
 
-// Run runs the node's pods until ctx ends, which is the end of the machine: the
+// Run runs the node's pods until ctx is done, which is the end of the machine: the
 // workers stop where they are. It returns when all of them did.
 func (k *Kubelet) Run(ctx context.Context) error {
 	if err := k.pods.AddIndexers(cache.Indexers{byUID: func(object any) ([]string, error) {

@@ -53,7 +53,7 @@ func TestEndOfADeletedPod(t *testing.T) {
 				b.did()
 				b.change(deleting(grace))
 				b.expect("at once", "DEL, report, report phase Succeeded, delete")
-				b.change(func(p *corev1.Pod) { p.Annotations = map[string]string{"changed": "by somebody"} })
+				b.change(func(p *corev1.Pod) { p.Annotations = map[string]string{"changed": "by a user"} })
 				b.pass(time.Hour)
 				b.expect("after the DELETE", "")
 			})

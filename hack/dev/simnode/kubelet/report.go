@@ -40,7 +40,7 @@ func (w *worker) report(ctx context.Context) error {
 	if err != nil {
 		return w.reportError(err)
 	}
-	w.pod = pod // what this step goes on with; the next one reads the cache again
+	w.pod = pod // what this step continues with; the next one reads the cache again
 	return nil
 }
 

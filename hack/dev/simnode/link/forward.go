@@ -14,7 +14,7 @@ import (
 const connectTimeout = 10 * time.Second
 
 // Forwarder is the way of a process of its own to the API server: a port of the loopback interface, from which every
-// connection goes on to the API server, as it is, for as long as no link is cut.
+// connection is forwarded to the API server, as it is, for as long as no link is cut.
 type Forwarder struct {
 	target   string
 	links    []*Link
@@ -85,7 +85,7 @@ func (f *Forwarder) carry(ctx context.Context, near net.Conn) {
 	for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
 		go func() {
 			defer cancel()
-			// Whatever ends it, the connection is over.
+			// The connection is over, with or without an error.
 			_, _ = io.Copy(way[0], way[1])
 		}()
 	}

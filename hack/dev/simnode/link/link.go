@@ -25,7 +25,7 @@ type Link struct {
 }
 
 // New returns a link that works. Once it is cut, requests fail to connect with
-// this error: ECONNREFUSED where nobody listens, ENETUNREACH where no packet gets
+// this error: ECONNREFUSED where no process listens, ENETUNREACH where no packet gets
 // through.
 func New(failure syscall.Errno) *Link {
 	return &Link{failure: &net.OpError{Op: "dial", Net: "tcp", Err: failure}, broken: make(chan struct{})}
@@ -47,7 +47,7 @@ func (l *Link) Set(cut bool) {
 	l.cut = cut
 }
 
-// IsCut says whether the link is cut.
+// IsCut reports whether the link is cut.
 func (l *Link) IsCut() bool {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()

@@ -17,7 +17,7 @@ type Gate struct {
 	open  chan struct{} // closed by Open; nil while the gate is open
 }
 
-// Close holds up whoever comes from now on.
+// Close blocks every request from now on.
 func (g *Gate) Close() {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
@@ -36,14 +36,14 @@ func (g *Gate) Open() {
 	}
 }
 
-// IsClosed says whether the gate holds anybody up.
+// IsClosed reports whether the gate blocks requests.
 func (g *Gate) IsClosed() bool {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
 	return g.open != nil
 }
 
-// Wait returns nil once the gate is open, and an error when ctx ends before.
+// Wait returns nil once the gate is open, and an error when ctx is done before.
 func (g *Gate) Wait(ctx context.Context) error {
 	for {
 		g.mutex.Lock()

@@ -22,7 +22,7 @@ const leaseSeconds = 40
 
 const networkPoll = 100 * time.Millisecond
 
-// Heartbeat renews the node's Lease and reports its status until ctx ends.
+// Heartbeat renews the node's Lease and reports its status until ctx is done.
 // Errors are logged and the next beat tries again.
 func Heartbeat(ctx context.Context, client kubernetes.Interface, o Options, log *slog.Logger) {
 	renew := lease.NewController(clock.RealClock{}, client, o.Name, leaseSeconds, func() {}, o.Heartbeat,

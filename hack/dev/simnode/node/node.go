@@ -75,7 +75,7 @@ type Options struct {
 	// Heartbeat is how often the Lease is renewed and the status reported.
 	Heartbeat time.Duration
 	// NetworkReady is nil once the machine's CNI can give pods their network, and
-	// else says what it lacks; the node is not Ready then. A nil function is always
+	// else describes what it lacks; the node is not Ready then. A nil function is always
 	// ready.
 	NetworkReady func() error
 }
@@ -120,7 +120,7 @@ func report(ctx context.Context, client kubernetes.Interface, o Options) error {
 }
 
 // statusPatch is what a kubelet sends: only what differs, so that it never
-// collides with whoever writes the rest of the Node.
+// conflicts with writers of the rest of the Node.
 func statusPatch(before, after corev1.NodeStatus) ([]byte, error) {
 	old, err := json.Marshal(corev1.Node{Status: before})
 	if err != nil {

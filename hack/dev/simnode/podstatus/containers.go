@@ -93,7 +93,7 @@ func state(run Container) corev1.ContainerState {
 	}}
 }
 
-// initialized says whether every init container ended with success.
+// initialized reports whether every init container ended with success.
 func initialized(pod *corev1.Pod, o Observed) bool {
 	return !slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool {
 		run := o.Containers[c.Name]

@@ -45,7 +45,7 @@ const (
 // Observed is what the kubelet knows of a pod on its machine.
 type Observed struct {
 	Stage Stage
-	// SandboxReady says that a sandbox with its network exists.
+	// SandboxReady reports whether a sandbox with its network exists.
 	SandboxReady bool
 	HostIP       string
 	// PodIP is empty until a sandbox had one; it stays after the sandbox's end.
@@ -53,7 +53,7 @@ type Observed struct {
 	// Containers has the state of regular and init containers by name. A missing
 	// one was never started.
 	Containers map[string]Container
-	// Unready says that the readiness probes of the containers fail.
+	// Unready reports whether the readiness probes of the containers fail.
 	Unready bool
 }
 
@@ -106,7 +106,7 @@ func allSucceeded(pod *corev1.Pod, o Observed) bool {
 	})
 }
 
-// IsTerminal says whether a pod in this phase runs no more and never will.
+// IsTerminal reports whether a pod in this phase runs no more and never will.
 func IsTerminal(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }

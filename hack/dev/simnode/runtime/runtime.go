@@ -84,7 +84,7 @@ func (r *Runtime) Attach(id string, address api.Address) {
 	})
 }
 
-// Ready says that the sandbox's process runs. It returns false when the sandbox
+// Ready reports whether the sandbox's process runs. It returns false when the sandbox
 // died before.
 func (r *Runtime) Ready(id string) (alive bool) {
 	r.change(id, func(s *record) {
@@ -163,7 +163,7 @@ func (r *Runtime) Pods() []PodRef {
 	return pods
 }
 
-// Alive says whether the sandbox's process runs.
+// Alive reports whether the sandbox's process runs.
 func (r *Runtime) Alive(id string) (alive bool) {
 	r.change(id, func(s *record) { alive = s.Alive })
 	return alive

@@ -54,7 +54,7 @@ func TestLifeOfASandbox(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
-	check("while CNI ADD goes on")
+	check("while CNI ADD runs")
 	if !f.Ready(id) {
 		t.Fatal("a live sandbox did not become ready")
 	}

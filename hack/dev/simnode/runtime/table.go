@@ -14,7 +14,7 @@ type Container struct {
 	ID, Name  string
 	SandboxID string
 	StartedAt time.Time
-	// Exited says that its process has ended.
+	// Exited reports whether its process has ended.
 	Exited bool
 }
 

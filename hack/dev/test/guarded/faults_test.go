@@ -20,7 +20,7 @@ const theDaemonSet = "system:serviceaccount:kube-system:whereabouts"
 var refusals int
 
 // refuse makes the API server refuse writes of whereabouts' plugin for which a CEL expression is true, with this reason:
-// Forbidden as a missing right or somebody's webhook does, Invalid as a lost race about a pool does. The function that
+// Forbidden as a missing right or another webhook does, Invalid as a lost race about a pool does. The function that
 // is returned ends it. Both return when the API server follows.
 func refuse(ctx context.Context, reason metav1.StatusReason, when string) (end func(context.Context)) {
 	GinkgoHelper()
@@ -44,7 +44,7 @@ func refuse(ctx context.Context, reason metav1.StatusReason, when string) (end f
 			Validations: []admissionregistrationv1.Validation{{
 				Expression: fmt.Sprintf(`request.resource.resource == "configmaps" ? object.metadata.name != %q : `+
 					`request.userInfo.username != %q || !(%s)`, name, theDaemonSet, when),
-				Message: "the story says no", Reason: &reason,
+				Message: "refused by the test", Reason: &reason,
 			}},
 		},
 	}

@@ -25,7 +25,7 @@ func (w *world) unrecorded(ctx context.Context) (pod *corev1.Pod) {
 	pod, addresses := w.run(ctx, "web", near, "wb")
 	mend(ctx)
 	Expect(addresses).To(Equal([]string{at(w.first, 1)}))
-	Expect(happened(ctx, Default, pod, api.EventAddFailed)).To(BeZero(), "whereabouts told nobody")
+	Expect(happened(ctx, Default, pod, api.EventAddFailed)).To(BeZero(), "whereabouts reported no failure")
 	Expect(w.entries(ctx, Default)).To(BeEmpty())
 	Expect(w.reservations(ctx, Default)).To(Equal(map[string]string{at(w.first, 1): "web"}))
 	return pod
@@ -74,7 +74,7 @@ func (w *world) unreserved(ctx context.Context) (pod *corev1.Pod) {
 }
 
 // twoNamedRanges is a pod with an address of each of two ranges of a network with a name, whose reservations
-// whereabouts' reconciler is going to delete.
+// whereabouts' reconciler is about to delete.
 func (w *world) twoNamedRanges(ctx context.Context) (pod *corev1.Pod) {
 	GinkgoHelper()
 	w.define(ctx, "both", settings{"network_name": "blue",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package guarded_test tells the bugs of whereabouts v0.9.4 that the demo does not play as stories of pods, each of them twice: on a cluster of
+// Package guarded_test plays the bugs of whereabouts v0.9.4 that the demo does not play, each of them twice: on a cluster of
 // simulated nodes without Holdfast, where the harm is done, and on the same cluster with Holdfast in mode Deny, where workloads of other kinds run, too. Allocator and
 // reconciler are whereabouts' own code, and run under the accounts and the rights of its own manifests.
 package guarded_test

@@ -48,7 +48,7 @@ func describeWorkloads(current func() *world) {
 		w.expectNoDuplicate(ctx)
 	})
 
-	It("a pod with two networks loses our finalizer when both addresses are back, and keeps that of somebody else", func(ctx context.Context) {
+	It("a pod with two networks loses our finalizer when both addresses are back, and keeps that of another controller", func(ctx context.Context) {
 		w.define(ctx, "red", settings{"range": within(w.first, 28)})
 		w.define(ctx, "blue", settings{"range": within(w.second, 28)})
 		pod := w.newPod("web", near, "red,blue")
@@ -94,7 +94,7 @@ func describeWorkloads(current func() *world) {
 		var late *corev1.Pod
 		w.withoutManager(ctx, func() {
 			brief := w.create(ctx, "brief", near, "wb")
-			Expect(brief.Finalizers).To(BeEmpty(), "nobody is there to protect it")
+			Expect(brief.Finalizers).To(BeEmpty(), "no manager runs to protect it")
 			w.awaitRunning(ctx, brief)
 			w.end(ctx, brief)
 			late, _ = w.run(ctx, "late", near, "wb")

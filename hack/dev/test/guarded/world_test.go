@@ -85,7 +85,7 @@ func (w *world) define(ctx context.Context, name string, ipam settings) {
 	})).To(Succeed())
 }
 
-// definePool makes the pool that whereabouts else makes at the first ADD, and ADD goes on as it does with any pool.
+// definePool makes the pool that whereabouts otherwise makes at the first ADD; ADD treats it like any pool.
 func (w *world) definePool(ctx context.Context, name, cidr string) {
 	GinkgoHelper()
 	Expect(admin.Create(ctx, &wbv1alpha1.IPPool{
@@ -94,7 +94,7 @@ func (w *world) definePool(ctx context.Context, name, cidr string) {
 	})).To(Succeed())
 }
 
-// newPod is a pod that ends at once when it is told to.
+// newPod is a pod that terminates at once when it is deleted.
 func (w *world) newPod(name, node, network string, annotations ...string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Annotations: map[string]string{nadv1.NetworkAttachmentAnnot: network}},
@@ -149,7 +149,7 @@ func (w *world) end(ctx context.Context, pod *corev1.Pod) {
 	w.awaitGone(ctx, pod)
 }
 
-// awaitGone waits until this very pod is gone, whoever has its name then.
+// awaitGone waits until the pod of this UID does not exist.
 func (w *world) awaitGone(ctx context.Context, pod *corev1.Pod) {
 	GinkgoHelper()
 	Eventually(ctx, func(ctx context.Context) (bool, error) {
@@ -326,7 +326,7 @@ func (w *world) slices(nodes ...string) *wbv1alpha1.NodeSlicePool {
 	return pool
 }
 
-// holder is who works on a node's slice, by whereabouts' lease for it; empty where nobody does.
+// holder is the holder of whereabouts' lease for a node's slice; empty without one.
 func holder(ctx context.Context, g Gomega, lease string) string {
 	var l coordinationv1.Lease
 	err := admin.Get(ctx, client.ObjectKey{Namespace: simnode.WhereaboutsNamespace, Name: lease}, &l)

@@ -290,7 +290,7 @@ func (w *world) add(t *testing.T, s *shape, pod *corev1.Pod, sandbox string) {
 	}
 }
 
-// del is that of each interface, the last one first. Multus goes on after an error.
+// del is that of each interface, the last one first. Multus continues after an error.
 func (w *world) del(t *testing.T, s *shape, pod *corev1.Pod, sandbox string) (failure error) {
 	t.Helper()
 	for _, call := range slices.Backward(w.calls(t, s, pod, sandbox)) {

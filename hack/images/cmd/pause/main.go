@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command pause is the process of a pod's sandbox: it keeps the namespaces open
-// until it is told to end, and reaps the processes that lost their parent when
+// until a signal ends it, and reaps the processes that lost their parent when
 // the pod shares its process namespace.
 package main
 

@@ -76,7 +76,7 @@ func parse(args []string) (settings, error) {
 	return s, s.validate()
 }
 
-// inClusterServer is the URL that every pod is told, or "" outside of a pod.
+// inClusterServer is the URL from the environment that every pod gets, or "" outside of a pod.
 func inClusterServer() string {
 	host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
 	if host == "" || port == "" {
@@ -113,7 +113,7 @@ func run(ctx context.Context, args []string) error {
 	return nil
 }
 
-// follow looks at the credentials at every tick, until ctx ends, and writes the
+// follow looks at the credentials at every tick, until ctx is done, and writes the
 // kubeconfig again when they changed. What it cannot read or write it tries
 // again at the next tick: the old token is good for a while.
 func (s settings) follow(ctx context.Context, ticks <-chan time.Time, current credentials) {

@@ -147,7 +147,7 @@ func TestTheKubeconfigLeadsToTheAPIServerWithThePodsToken(t *testing.T) {
 	}
 }
 
-// The kubeconfig follows the token, and only then: what somebody else writes into it stays until the token changes.
+// The kubeconfig follows the token, and only then: what another process writes into it stays until the token changes.
 func TestItFollowsTheToken(t *testing.T) {
 	n := newNode(t)
 	s, err := parse(n.args())
@@ -169,11 +169,11 @@ func TestItFollowsTheToken(t *testing.T) {
 		ticks <- time.Time{}
 		ticks <- time.Time{}
 	}
-	if err := s.writeKubeconfig(credentials{token: "somebody else's", authority: "theirs"}); err != nil {
+	if err := s.writeKubeconfig(credentials{token: "another", authority: "theirs"}); err != nil {
 		t.Fatal(err)
 	}
 	look()
-	if got := n.kubeconfigToken(t); got != "somebody else's" {
+	if got := n.kubeconfigToken(t); got != "another" {
 		t.Errorf("with an unchanged token the kubeconfig was written again, with %q", got)
 	}
 	put(t, n.token, "second")
@@ -191,11 +191,11 @@ func TestItFollowsTheToken(t *testing.T) {
 	if got := n.kubeconfigToken(t); got != "third" {
 		t.Errorf("after the token came back the kubeconfig has %q: want the third", got)
 	}
-	if err := s.writeKubeconfig(credentials{token: "somebody else's", authority: "theirs"}); err != nil {
+	if err := s.writeKubeconfig(credentials{token: "another", authority: "theirs"}); err != nil {
 		t.Fatal(err)
 	}
 	look()
-	if got := n.kubeconfigToken(t); got != "somebody else's" {
+	if got := n.kubeconfigToken(t); got != "another" {
 		t.Errorf("long after a change the kubeconfig was written again, with %q", got)
 	}
 	cancel()
@@ -248,7 +248,7 @@ func TestItRefuses(t *testing.T) {
 			test.change(t, n)
 			err := run(t.Context(), n.args(append([]string{"--once"}, test.args...)...))
 			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("got error %v: want one that says %q", err, test.want)
+				t.Errorf("got error %v: want one with %q", err, test.want)
 			}
 		})
 	}

@@ -34,7 +34,7 @@ func run(args []string) int {
 	case mode == "complete":
 		return 0
 	case mode == "fail":
-		fmt.Fprintln(os.Stderr, "workload: told to fail")
+		fmt.Fprintln(os.Stderr, "workload: failing as requested")
 		return 1
 	case mode == "deaf":
 		signal.Ignore(syscall.SIGTERM)

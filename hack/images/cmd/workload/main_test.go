@@ -83,7 +83,7 @@ func running(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-func TestItEndsInOrderWhenItIsToldTo(t *testing.T) {
+func TestItEndsInOrderOnASignal(t *testing.T) {
 	cmd := running(t)
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)

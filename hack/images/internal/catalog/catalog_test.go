@@ -140,7 +140,7 @@ func TestParseRefusesMistakes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := parse([]byte(test.text))
 			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("got error %v: want one that says %q", err, test.want)
+				t.Errorf("got error %v: want one with %q", err, test.want)
 			}
 		})
 	}
@@ -155,7 +155,7 @@ func TestReference(t *testing.T) {
 		want                 string // "" for an error
 	}{
 		"a released image goes to the default registry":    {Release, "", "v1", "ghcr.io/holdfast-dev/one:v1"},
-		"a released image goes where it is told":           {Release, "registry.example.com:5000/team", "v1", "registry.example.com:5000/team/one:v1"},
+		"a released image goes to the given registry":      {Release, "registry.example.com:5000/team", "v1", "registry.example.com:5000/team/one:v1"},
 		"a slash at the end of the registry is no mistake": {Release, "registry.example.com/team/", "v1", "registry.example.com/team/one:v1"},
 		"a cluster's image has one name":                   {Cluster, "registry.example.com", "v1", "holdfast.dev/one:dev"},
 		"a tag must be one":                                {Release, "", "v1+dirty", ""},

@@ -33,7 +33,7 @@ func Write(folder string) error {
 		if name == Name {
 			continue
 		}
-		// sha256sum writes these in a form of its own, which nobody expects.
+		// sha256sum writes these in a form of its own, which readers do not expect.
 		if strings.ContainsAny(name, "\\\n\r") {
 			return fmt.Errorf("the file %q cannot be summed up: expected a name without backslashes and line breaks", name)
 		}

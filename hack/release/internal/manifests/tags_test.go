@@ -77,7 +77,7 @@ func TestSetRefusesWhatItCannotReplace(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			if err := Set(folder(t, map[string]string{"kustomization.yaml": test.text}), "v1", digests); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("got error %v: want one that says %q", err, test.want)
+				t.Errorf("got error %v: want one with %q", err, test.want)
 			}
 		})
 	}
@@ -93,7 +93,7 @@ func TestCheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			err := Check(folder(t, map[string]string{"kustomization.yaml": test.text}), slices.Sorted(maps.Keys(digests)))
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
-				t.Errorf("got error %v: want one that says %q", err, test.want)
+				t.Errorf("got error %v: want one with %q", err, test.want)
 			}
 		})
 	}
@@ -183,7 +183,7 @@ func TestCheckImages(t *testing.T) {
 			got, err := CheckImages([]byte(test.rendered), "v1.2.3", digests)
 			if test.err != "" {
 				if err == nil || !strings.Contains(err.Error(), test.err) {
-					t.Errorf("got error %v: want one that says %q", err, test.err)
+					t.Errorf("got error %v: want one with %q", err, test.err)
 				}
 				return
 			}

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// keptGoSettings say where modules come from and where caches are; they decide nothing about the bytes that are built.
+// keptGoSettings describe where modules come from and where caches are; they decide nothing about the bytes that are built.
 var keptGoSettings = []string{
 	"GOAUTH", "GOCACHE", "GOINSECURE", "GOMODCACHE", "GONOPROXY", "GONOSUMDB", "GOPATH", "GOPRIVATE", "GOPROXY", "GOSUMDB",
 	"GOTOOLCHAIN", "GOVCS",

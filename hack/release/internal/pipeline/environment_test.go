@@ -46,7 +46,7 @@ func TestNothingOfTheCallerDecidesWhatIsBuilt(t *testing.T) {
 	}
 }
 
-// isKept tells of a setting that go itself has a default for.
+// isKept reports whether go itself has a default for a setting.
 func isKept(name string) bool {
 	for _, kept := range keptGoSettings {
 		if name == kept {
@@ -61,9 +61,9 @@ func TestOnlyTheFolderOfAReleaseIsReplaced(t *testing.T) {
 		files   []string
 		refused bool
 	}{
-		"an empty folder":              {nil, false},
-		"the folder of a release":      {[]string{"SHA256SUMS", "holdfast-v0.1.0.yaml"}, false},
-		"somebody's folder of another": {[]string{"thesis.txt"}, true},
+		"an empty folder":         {nil, false},
+		"the folder of a release": {[]string{"SHA256SUMS", "holdfast-v0.1.0.yaml"}, false},
+		"a user's own folder":     {[]string{"thesis.txt"}, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

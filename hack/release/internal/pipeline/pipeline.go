@@ -22,10 +22,10 @@ import (
 	"github.com/holdfast-dev/holdfast/hack/release/internal/source"
 )
 
-// interruptGrace is how long a command may take to end once it is told to; then it is killed.
+// interruptGrace is how long a command may take to end once it is interrupted; then it is killed.
 const interruptGrace = 20 * time.Second
 
-// Options say what is made, and where.
+// Options describe what is made, and where.
 type Options struct {
 	// Version is that of the release; source.CheckVersion accepts it.
 	Version string
@@ -51,7 +51,7 @@ type run struct {
 	binaries []sbom.Binary
 }
 
-// Make makes the release. Whatever ends it early, Output is as it was.
+// Make makes the release. If it fails, Output is as it was.
 func Make(ctx context.Context, options Options) error {
 	if err := checkOutput(options.Output); err != nil {
 		return err
@@ -98,7 +98,7 @@ func checkOutput(folder string) error {
 	return nil
 }
 
-// step is one part of the work, told in a few words.
+// step is one part of the work, with a short description.
 type step struct {
 	what string
 	do   func(context.Context) error

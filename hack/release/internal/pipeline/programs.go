@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-dev/holdfast/hack/release/internal/sbom"
 )
 
-// imageArchitectures are those of the images, in the words of Go.
+// imageArchitectures are those of the images, as Go names them.
 var imageArchitectures = []string{"amd64", "arm64"}
 
 // imagePrograms are the commands that the released images have, below cmd.

@@ -34,7 +34,7 @@ const (
 This plugin says why a pod is still Terminating, who has an address now and
 who had it before, and where the records of the IPAM contradict the cluster.
 It reads with your own rights, and changes only what its commands release
-and uninstall are told to.
+and uninstall do with consent.
 `
 	caveats = `It needs Holdfast in the cluster: ` + homepage + `
 Begin with: kubectl holdfast doctor

@@ -8,7 +8,7 @@ package plugin
 // Program is the plugin's command; kubectl finds `kubectl holdfast` by this name.
 const Program = "kubectl-holdfast"
 
-// Platform is one that the plugin is released for, in the words of Go and of krew.
+// Platform is one that the plugin is released for, as Go and krew name it.
 type Platform struct{ OS, Arch string }
 
 // Platforms are those that kubectl itself is mostly used on.

@@ -100,7 +100,7 @@ func TestValidateRefusesWhatKrewRefuses(t *testing.T) {
 			m := manifest()
 			test.change(&m)
 			if err := m.Validate("plugins/holdfast.yaml"); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("got error %v: want one that says %q", err, test.want)
+				t.Errorf("got error %v: want one with %q", err, test.want)
 			}
 		})
 	}
@@ -173,7 +173,7 @@ func TestCheckArchives(t *testing.T) {
 		"no license for Windows": {func(t *testing.T, m *Manifest, folder string) {
 			replace(t, m, folder, windows, archive.File{Name: Program + ".exe", Executable: true})
 		}, "windows_amd64.zip: it has no LICENSE"},
-		"a program that nobody may execute": {func(t *testing.T, m *Manifest, folder string) {
+		"a program without execute permission": {func(t *testing.T, m *Manifest, folder string) {
 			replace(t, m, folder, linux, archive.File{Name: Program}, archive.File{Name: License})
 		}, "expected one that everybody may execute"},
 		"no archive at all": {func(t *testing.T, m *Manifest, folder string) {

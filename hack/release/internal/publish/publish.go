@@ -23,7 +23,7 @@ import (
 // charts is the folder of the charts in a registry.
 const charts = "charts"
 
-// Release is a release that was made, and where it goes.
+// Release is a release that was made, and where it is published.
 type Release struct {
 	// Folder has the files, Version is theirs, and Chart the chart's, which has no v.
 	Folder, Version, Chart string
@@ -127,7 +127,7 @@ func (r *Release) putChart(ctx context.Context) (Published, error) {
 	return Published{Tag: tag, Digest: digest}, nil
 }
 
-// Transport is what helm has to be told of a registry on this machine, which has no TLS.
+// Transport is helm's flags for a registry on this machine, which has no TLS.
 func (r *Release) Transport() []string {
 	if registry, err := name.NewRegistry(strings.SplitN(r.Registry, "/", 2)[0]); err == nil && registry.Scheme() == "http" {
 		return []string{"--plain-http"}
@@ -138,8 +138,8 @@ func (r *Release) Transport() []string {
 // standing is the digest for which a tag stands; zero where there is no such tag.
 func standing(ctx context.Context, tag name.Tag) (v1.Hash, error) {
 	found, err := remote.Head(tag, options(ctx)...)
-	var answer *transport.Error
-	if errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound {
+	var failure *transport.Error
+	if errors.As(err, &failure) && failure.StatusCode == http.StatusNotFound {
 		return v1.Hash{}, nil
 	}
 	if err != nil {

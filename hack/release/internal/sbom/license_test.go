@@ -46,7 +46,7 @@ func TestReadLicensesOfWhatIsLinked(t *testing.T) {
 func TestALicenseThatIsNotKnownIsRefused(t *testing.T) {
 	_, err := New(release, []Binary{binary("manager", "linux", module("example.com/a", "v1.0.0"))}, Licenses{"stdlib@1.26.8": {"BSD-3-Clause"}})
 	if want := "the license of example.com/a@v1.0.0 is not known"; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("got error %v: want one that says %q", err, want)
+		t.Errorf("got error %v: want one with %q", err, want)
 	}
 }
 

@@ -156,7 +156,7 @@ func (b Binary) component(version string) cyclonedx.Component {
 
 // modules are those that are linked into the program, the standard library among them; the main module is the program itself.
 func (b Binary) modules() ([]cyclonedx.Component, error) {
-	// The purl type golang has no word for the standard library; scanners look it up by this one.
+	// The purl type golang has no name for the standard library; scanners look it up by this one.
 	version := strings.TrimPrefix(b.Info.GoVersion, "go")
 	standard, err := library(standardLibrary, version)
 	if err != nil {

@@ -263,7 +263,7 @@ func TestReplacedModules(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := New(release, []Binary{binary("manager", "linux", test.module)}, nil); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("got error %v: want one that says %q", err, test.want)
+				t.Errorf("got error %v: want one with %q", err, test.want)
 			}
 		})
 	}

@@ -23,7 +23,7 @@ type Source struct {
 	Commit string
 	// Tree is the ID of the git tree whose files are released: the commit's, unless Dirty.
 	Tree string
-	// Dirty tells that the tree is not the commit's.
+	// Dirty is true if the tree is not the commit's.
 	Dirty bool
 	// Time is the commit's, and the only one that gets into the release (SOURCE_DATE_EPOCH of reproducible-builds.org).
 	Time time.Time

@@ -100,7 +100,7 @@ func committed() map[string]string {
 	}
 }
 
-func TestTheCommitIsReleasedWhateverTheWorkTreeBecomes(t *testing.T) {
+func TestTheCommitIsReleasedFromAChangedWorkTree(t *testing.T) {
 	root := repository(t)
 	put(t, root, "bin/ignored", "built\n", 0o644)
 	s, err := Find(t.Context(), root, false)

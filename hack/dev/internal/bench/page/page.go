@@ -20,11 +20,11 @@ import (
 // Row is a line of the table.
 type Row struct {
 	Name string
-	// Title says what is measured, and Against what it is compared with; empty where the figure stands by itself.
+	// Title describes what is measured, and Against what it is compared with; empty where the figure stands by itself.
 	Title, Against string
 	Unit           string
 	Target         result.Target
-	// Limit says why the target is not met where it is not.
+	// Limit explains why the target is not met where it is not.
 	Limit string
 }
 
@@ -45,7 +45,7 @@ type Page struct {
 	// Rows are all rows, in the order of the page.
 	Rows    []Row
 	Machine Machine
-	// Quick says that the repeats are too few for a statement.
+	// Quick reports whether the repeats are too few for a statement.
 	Quick bool
 }
 
@@ -126,7 +126,7 @@ func commits(r result.Result) string {
 	return strings.Join(slices.Sorted(maps.Keys(versions)), ", ")
 }
 
-// measured says at which commit, when and under which load a row was measured.
+// measured describes at which commit, when and under which load a row was measured.
 func measured(r result.Result) string {
 	first, last := r.Samples[0].Began, r.Samples[len(r.Samples)-1].Began
 	on := first.Format(time.DateOnly)
@@ -189,7 +189,7 @@ func interval(i result.Interval) string {
 	return fmt.Sprintf("%s (%s to %s)", number(i.Median), number(i.Low), number(i.High))
 }
 
-// holds says whether a target holds, and that this is undecided where it would for one end of the interval and not for the other.
+// holds reports whether a target holds, and that this is undecided where it would for one end of the interval and not for the other.
 func holds(r result.Result) string {
 	low, high := r.Target.Holds(r.Ratio.Low), r.Target.Holds(r.Ratio.High)
 	switch {

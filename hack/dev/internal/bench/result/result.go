@@ -23,7 +23,7 @@ type Result struct {
 	Ratio  Interval `json:"ratio"`
 	Target Target   `json:"target"`
 	Holds  bool     `json:"holds"`
-	// Limit says why a target that does not hold is not met.
+	// Limit explains why a target that does not hold is not met.
 	Limit   string   `json:"limit"`
 	Samples []Sample `json:"samples"`
 }
@@ -97,7 +97,7 @@ type Target struct {
 	Value float64 `json:"value"`
 }
 
-// Holds says whether a median meets the target.
+// Holds reports whether a median meets the target.
 func (t Target) Holds(median float64) bool {
 	switch t.Op {
 	case AtLeast:

@@ -6,11 +6,11 @@
 //
 //	Duplicate  an address that two live sandboxes hold at once. Not one: the moment in which a node's own CNI DEL has
 //	           given the address back and the sandbox, no longer READY, still has its network namespace (DELTolerance).
-//	Leak       an entry that is still there LeakWindow after its sandbox ended, on a node that is live or fenced. The
+//	Leak       an entry that is still there LeakWindow after its sandbox ended, on a node that is live or out of service. The
 //	           window starts anew whenever the node is neither, and whenever the entry is away.
 //
-// What nobody saw is not judged: entries that name a sandbox which was never seen, nodes of unknown state, and times
-// with no sample. Gaps tells how long the observer was blind.
+// What was not observed is not judged: entries that name a sandbox which was never seen, nodes of unknown state, and times
+// with no sample. Gaps reports how long the observer saw nothing.
 package history
 
 import (
@@ -22,7 +22,7 @@ const (
 	// LeakWindow is how long an entry may outlive its sandbox before it counts as leaked.
 	LeakWindow = 20 * time.Second
 
-	// DELTolerance is how long a sandbox that is being stopped may still have an address that is somebody else's
+	// DELTolerance is how long a sandbox that is being stopped may still have an address that another sandbox has
 	// already: macvlan's DEL frees the address before it deletes the link.
 	DELTolerance = time.Second
 )
@@ -33,10 +33,10 @@ type NodeState int
 const (
 	// NodeLive has a kubelet that acts and a Ready condition that is True.
 	NodeLive NodeState = iota + 1
-	// NodeSilent may run or be dead: nobody can tell, and nobody has declared it dead.
-	NodeSilent
-	// NodeFenced is declared dead by an administrator: tainted out-of-service, and not Ready.
-	NodeFenced
+	// NodeNotResponding does not respond: it may run or be dead, and no administrator has declared it dead.
+	NodeNotResponding
+	// NodeOutOfService is declared dead by an administrator: tainted out-of-service, and not Ready.
+	NodeOutOfService
 )
 
 // Sandbox is one pod sandbox at one moment.
@@ -47,13 +47,13 @@ type Sandbox struct {
 	Node string
 	// Pod is "namespace/name" of the pod; several sandboxes, and several pod UIDs, can share it.
 	Pod string
-	// PodUID tells pods of one name apart.
+	// PodUID distinguishes pods of one name.
 	PodUID string
-	// Alive says that its process and its network namespace exist.
+	// Alive reports whether its process and its network namespace exist.
 	Alive bool
 	// Ready is the runtime's state READY: false while it is being made, and again once the runtime stops it.
 	Ready bool
-	// Ended is when it stopped being alive, by the runtime's clock; zero where the runtime did not say.
+	// Ended is when it stopped being alive, by the runtime's clock; zero where the runtime did not report it.
 	Ended time.Time
 	// Addresses are those that were put on its interfaces; they stay listed after its end.
 	Addresses []Address
@@ -62,7 +62,7 @@ type Sandbox struct {
 // Address is one address of a sandbox.
 type Address struct {
 	IP netip.Addr
-	// Since is when it was put on the interface, by the runtime's clock; zero where the runtime did not say.
+	// Since is when it was put on the interface, by the runtime's clock; zero where the runtime did not report it.
 	Since time.Time
 }
 
@@ -97,7 +97,7 @@ type Event struct {
 }
 
 // Hold is the time in which one sandbox held one address: until the sandbox was gone. Its times are the runtime's
-// where the runtime told them, and otherwise those of the first sample that shows the change.
+// where the runtime reported them, and otherwise those of the first sample that shows the change.
 type Hold struct {
 	IP        netip.Addr
 	SandboxID string
@@ -107,9 +107,9 @@ type Hold struct {
 	From, To  time.Time
 	// Stopping is when the sandbox was first seen alive but no longer READY; zero if never.
 	Stopping time.Time
-	// WasReady says that the sandbox was seen READY.
+	// WasReady reports whether the sandbox was seen READY.
 	WasReady bool
-	// Open says that the sandbox still held the address in the last sample; To is that sample's time.
+	// Open reports whether the sandbox still held the address in the last sample; To is that sample's time.
 	Open bool
 }
 
@@ -117,7 +117,7 @@ type Hold struct {
 type Record struct {
 	Entry
 	From, To time.Time
-	// Open says that the entry was still there in the last sample.
+	// Open reports whether the entry was still there in the last sample.
 	Open bool
 	// LeakedAt is when the entry became a leak; zero if it did not.
 	LeakedAt time.Time

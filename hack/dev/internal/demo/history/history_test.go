@@ -130,7 +130,7 @@ func TestDuplicates(t *testing.T) {
 		"milliseconds of the node's own DEL": {
 			story: story{lives: []life{{id: "a", ip: ip1, added: 1, stopping: 2.5, gone: 3.2}, {id: "b", ip: ip1, added: 3}}},
 		},
-		"milliseconds, but nobody was stopping the first": {
+		"milliseconds, but the first was not being stopped": {
 			story: story{lives: []life{{id: "a", ip: ip1, added: 1, gone: 3.2}, {id: "b", ip: ip1, added: 3}}},
 			want:  1,
 		},
@@ -147,7 +147,7 @@ func TestDuplicates(t *testing.T) {
 			step:  1,
 			want:  1,
 		},
-		"the runtime tells no times: the samples decide": {
+		"the runtime reports no times: the samples decide": {
 			story: story{lives: []life{
 				{id: "a", ip: ip1, added: 1, gone: 5, unknownTimes: true}, {id: "b", ip: ip1, added: 3, unknownTimes: true},
 			}},
@@ -193,16 +193,16 @@ func TestLeaks(t *testing.T) {
 		undecided int
 	}{
 		"no entry at all": {until: 30},
-		"the entry goes with its sandbox": {
+		"the entry is removed with its sandbox": {
 			story: story{ended, []holding{{"a", ip1, 1, 5}}, live}, until: 30,
 		},
-		"the entry goes within the window": {
+		"the entry is removed within the window": {
 			story: story{ended, []holding{{"a", ip1, 1, 24.8}}, live}, until: 30,
 		},
 		"the entry stays for ever": {
 			story: story{ended, stays, live}, until: 30, want: 1,
 		},
-		"the entry goes after the window": {
+		"the entry is removed after the window": {
 			story: story{ended, []holding{{"a", ip1, 1, 25.2}}, live}, until: 30, want: 1,
 		},
 		"the window is not over yet": {
@@ -217,40 +217,40 @@ func TestLeaks(t *testing.T) {
 				[]holding{{"a", ip1, 1, 6}, {"b", ip1, 6, 0}}, live,
 			}, until: 40,
 		},
-		"the runtime tells no time: the sample that shows the end counts": {
+		"the runtime reports no time: the sample that shows the end counts": {
 			story: story{[]life{{id: "a", node: "n", ip: ip1, added: 1, gone: 5, unknownTimes: true}}, stays, live},
 			until: 30, want: 1,
 		},
-		"nobody knows the sandbox that the entry names": {
+		"the sandbox that the entry names is unknown": {
 			story: story{nil, stays, live}, until: 40,
 		},
-		"nobody knows the node": {
+		"the node is unknown": {
 			story: story{ended, stays, nil}, until: 40, undecided: 1,
 		},
-		"a silent node proves nothing": {
-			story: story{ended, stays, []condition{{"n", 0, NodeLive}, {"n", 4, NodeSilent}}}, until: 40, undecided: 1,
+		"a node that does not respond proves nothing": {
+			story: story{ended, stays, []condition{{"n", 0, NodeLive}, {"n", 4, NodeNotResponding}}}, until: 40, undecided: 1,
 		},
-		"a fenced node: the window begins with the fence": {
-			story: story{ended, []holding{{"a", ip1, 1, 34.8}}, []condition{{"n", 0, NodeLive}, {"n", 4, NodeSilent}, {"n", 15, NodeFenced}}},
+		"a node out of service: the window begins with the taint": {
+			story: story{ended, []holding{{"a", ip1, 1, 34.8}}, []condition{{"n", 0, NodeLive}, {"n", 4, NodeNotResponding}, {"n", 15, NodeOutOfService}}},
 			until: 40,
 		},
-		"a fenced node: twenty seconds after the fence it is a leak": {
-			story: story{ended, stays, []condition{{"n", 0, NodeLive}, {"n", 4, NodeSilent}, {"n", 15, NodeFenced}}},
+		"a node out of service: twenty seconds after the taint it is a leak": {
+			story: story{ended, stays, []condition{{"n", 0, NodeLive}, {"n", 4, NodeNotResponding}, {"n", 15, NodeOutOfService}}},
 			until: 40, want: 1,
 		},
-		"a fenced node: the last second before the end of the window": {
-			story: story{ended, stays, []condition{{"n", 0, NodeLive}, {"n", 4, NodeSilent}, {"n", 15, NodeFenced}}},
+		"a node out of service: the last second before the end of the window": {
+			story: story{ended, stays, []condition{{"n", 0, NodeLive}, {"n", 4, NodeNotResponding}, {"n", 15, NodeOutOfService}}},
 			until: 34.8, undecided: 1,
 		},
-		"a node that comes and goes starts the window anew": {
-			story: story{ended, stays, []condition{{"n", 0, NodeLive}, {"n", 8, NodeSilent}, {"n", 9, NodeLive}}},
+		"a node that appears and disappears starts the window anew": {
+			story: story{ended, stays, []condition{{"n", 0, NodeLive}, {"n", 8, NodeNotResponding}, {"n", 9, NodeLive}}},
 			until: 28.8, undecided: 1,
 		},
-		"from live to fenced without a break": {
-			story: story{ended, stays, []condition{{"n", 0, NodeLive}, {"n", 8, NodeFenced}}},
+		"from live to out of service without a break": {
+			story: story{ended, stays, []condition{{"n", 0, NodeLive}, {"n", 8, NodeOutOfService}}},
 			until: 25.2, want: 1,
 		},
-		"an entry that goes and comes back starts the window anew": {
+		"an entry that is removed and comes back starts the window anew": {
 			story: story{ended, []holding{{"a", ip1, 1, 6}, {"a", ip1, 8, 27.5}}, live}, until: 40,
 		},
 		"an entry that comes back and stays is one leak": {

@@ -72,18 +72,18 @@ type folding struct {
 	open   map[recordKey]*Record
 	closed []Record
 	ended  map[string]ending    // by sandbox ID
-	nodes  map[string]time.Time // since when each node is live or fenced without a break
+	nodes  map[string]time.Time // since when each node is live or out of service without a break
 }
 
-// judgeable notes which nodes are live or fenced in this sample.
+// judgeable notes which nodes are live or out of service in this sample.
 func (f *folding) judgeable(sample Sample) {
 	for node := range f.nodes {
-		if state := sample.Nodes[node]; state != NodeLive && state != NodeFenced {
+		if state := sample.Nodes[node]; state != NodeLive && state != NodeOutOfService {
 			delete(f.nodes, node)
 		}
 	}
 	for node, state := range sample.Nodes {
-		if _, known := f.nodes[node]; !known && (state == NodeLive || state == NodeFenced) {
+		if _, known := f.nodes[node]; !known && (state == NodeLive || state == NodeOutOfService) {
 			f.nodes[node] = sample.At
 		}
 	}
@@ -125,7 +125,7 @@ func (f *folding) entries(sample Sample) {
 }
 
 // judge completes the leak window of a record. The window begins with the latest of: the entry is there, its sandbox
-// has ended, the node is live or fenced.
+// has ended, the node is live or out of service.
 func (f *folding) judge(r *Record, sample Sample) {
 	end, ended := f.ended[r.SandboxID]
 	since, judgeable := f.nodes[end.node]

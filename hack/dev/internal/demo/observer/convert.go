@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/hack/dev/simnode/api"
 )
 
-// trace is what the machines' history tells beyond the list of sandboxes.
+// trace is what the machines' history shows beyond the list of sandboxes.
 type trace struct {
 	added    map[onSandbox]time.Time
 	removed  map[string]time.Time   // by sandbox ID: its network namespace is closed, its record gone
@@ -105,9 +105,9 @@ func nodeStates(machines []api.Node, objects []corev1.Node) map[string]history.N
 		case ready && acts[n.Name]:
 			states[n.Name] = history.NodeLive
 		case !ready && isOutOfService(n):
-			states[n.Name] = history.NodeFenced
+			states[n.Name] = history.NodeOutOfService
 		default:
-			states[n.Name] = history.NodeSilent
+			states[n.Name] = history.NodeNotResponding
 		}
 	}
 	return states

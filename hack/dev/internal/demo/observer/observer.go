@@ -32,7 +32,7 @@ const (
 	blindness = 5 * time.Second
 )
 
-// Machines is what the simulated machines tell of themselves.
+// Machines is what the simulated machines report about themselves.
 type Machines interface {
 	Nodes(context.Context) ([]api.Node, error)
 	Sandboxes(context.Context) ([]api.Sandbox, error)
@@ -147,7 +147,7 @@ func (o *Observer) History(within netip.Prefix, from time.Time) history.History 
 	return part
 }
 
-// Sound is nil when a count over this time can be believed: there were samples all along. The error says when there
+// Sound is nil when a count over this time is valid: there were samples all along. The error says when there
 // were none, and why.
 func (o *Observer) Sound(from, to time.Time) error {
 	o.mutex.Lock()

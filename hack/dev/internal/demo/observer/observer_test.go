@@ -52,37 +52,37 @@ func TestNodeStates(t *testing.T) {
 			[]api.Node{{Name: "n", APICut: true}}, []corev1.Node{node("n", corev1.ConditionTrue)},
 			map[string]history.NodeState{"n": history.NodeLive},
 		},
-		"frozen but not yet found out is silent": {
+		"frozen and still Ready does not respond": {
 			[]api.Node{{Name: "n", Frozen: true}}, []corev1.Node{node("n", corev1.ConditionTrue)},
-			map[string]history.NodeState{"n": history.NodeSilent},
+			map[string]history.NodeState{"n": history.NodeNotResponding},
 		},
-		"cut off but not yet found out is silent": {
+		"cut off and still Ready does not respond": {
 			[]api.Node{{Name: "n", CutOff: true}}, []corev1.Node{node("n", corev1.ConditionTrue)},
-			map[string]history.NodeState{"n": history.NodeSilent},
+			map[string]history.NodeState{"n": history.NodeNotResponding},
 		},
-		"powered off but not yet found out is silent": {
+		"powered off and still Ready does not respond": {
 			[]api.Node{{Name: "n", PoweredOff: true}}, []corev1.Node{node("n", corev1.ConditionTrue)},
-			map[string]history.NodeState{"n": history.NodeSilent},
+			map[string]history.NodeState{"n": history.NodeNotResponding},
 		},
-		"not Ready without the taint is silent": {
+		"not Ready without the taint does not respond": {
 			[]api.Node{{Name: "n", PoweredOff: true}}, []corev1.Node{node("n", corev1.ConditionUnknown, unreachable)},
-			map[string]history.NodeState{"n": history.NodeSilent},
+			map[string]history.NodeState{"n": history.NodeNotResponding},
 		},
-		"not Ready and out of service is fenced": {
+		"not Ready with the taint is out of service": {
 			[]api.Node{{Name: "n", PoweredOff: true}}, []corev1.Node{node("n", corev1.ConditionUnknown, unreachable, outOfService)},
-			map[string]history.NodeState{"n": history.NodeFenced},
+			map[string]history.NodeState{"n": history.NodeOutOfService},
 		},
-		"the taint on a dead node that still counts as Ready is no fence yet": {
+		"the taint on a dead node that is still Ready does not count": {
 			[]api.Node{{Name: "n", PoweredOff: true}}, []corev1.Node{node("n", corev1.ConditionTrue, outOfService)},
-			map[string]history.NodeState{"n": history.NodeSilent},
+			map[string]history.NodeState{"n": history.NodeNotResponding},
 		},
 		"no condition at all is not Ready": {
 			[]api.Node{{Name: "n"}}, []corev1.Node{node("n", "")},
-			map[string]history.NodeState{"n": history.NodeSilent},
+			map[string]history.NodeState{"n": history.NodeNotResponding},
 		},
-		"a node that is not simulated is silent": {
+		"a node that is not simulated does not respond": {
 			nil, []corev1.Node{node("n", corev1.ConditionTrue)},
-			map[string]history.NodeState{"n": history.NodeSilent},
+			map[string]history.NodeState{"n": history.NodeNotResponding},
 		},
 		"a machine without a Node is unknown": {
 			[]api.Node{{Name: "n"}}, nil, map[string]history.NodeState{},
@@ -178,13 +178,13 @@ func TestASandboxIsGoneWithItsNetworkNamespace(t *testing.T) {
 		events  []api.Event
 		want    time.Time // zero: not gone
 	}{
-		"it lives":                               {},
-		"its process has ended, CNI DEL goes on": {endedAt: ended(5)},
-		"its network namespace is closed":        {ended(5), []api.Event{event(8, "n", "a", api.EventRemove)}, at(8)},
-		"another one's network namespace":        {ended(5), []api.Event{event(8, "n", "b", api.EventRemove)}, time.Time{}},
-		"its machine is powered off":             {ended(5), []api.Event{event(5, "n", "", api.EventPowerOff)}, at(5)},
-		"powered off while CNI DEL went on":      {ended(5), []api.Event{event(7, "n", "", api.EventPowerOff)}, at(7)},
-		"another machine is powered off":         {ended(5), []api.Event{event(7, "m", "", api.EventPowerOff)}, time.Time{}},
+		"it lives": {},
+		"its process has ended, CNI DEL still runs": {endedAt: ended(5)},
+		"its network namespace is closed":           {ended(5), []api.Event{event(8, "n", "a", api.EventRemove)}, at(8)},
+		"another one's network namespace":           {ended(5), []api.Event{event(8, "n", "b", api.EventRemove)}, time.Time{}},
+		"its machine is powered off":                {ended(5), []api.Event{event(5, "n", "", api.EventPowerOff)}, at(5)},
+		"powered off while CNI DEL went on":         {ended(5), []api.Event{event(7, "n", "", api.EventPowerOff)}, at(7)},
+		"another machine is powered off":            {ended(5), []api.Event{event(7, "m", "", api.EventPowerOff)}, time.Time{}},
 		"its machine is rebooted, and the new boot removes the record": {
 			ended(5), []api.Event{event(5, "n", "", api.EventPowerOff), event(9, "n", "a", api.EventRemove)}, at(5),
 		},
@@ -228,7 +228,7 @@ func TestRestrictLeavesOneRange(t *testing.T) {
 	}
 }
 
-// deadMachines stands for a control socket that nobody answers.
+// deadMachines is a control socket that does not respond.
 type deadMachines struct{ Machines }
 
 func (deadMachines) Sandboxes(context.Context) ([]api.Sandbox, error) {

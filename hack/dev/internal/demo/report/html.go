@@ -114,7 +114,7 @@ func (r Report) failures() []string {
 	return lines
 }
 
-// harm tells a run's counts in words.
+// harm describes a run's counts.
 func harm(r *Run) string {
 	if !r.Harmed() {
 		return "no duplicate, no leak"

@@ -27,7 +27,7 @@ type Scenario struct {
 	Name string
 	// Title is one line for people.
 	Title string
-	// Harm explains what goes wrong without the guard.
+	// Harm explains what happens without the guard.
 	Harm string
 	// Guard explains what the guard does about it.
 	Guard string
@@ -38,7 +38,7 @@ type Scenario struct {
 // Run is one scenario with the guard off or on, judged.
 type Run struct {
 	Started, Ended time.Time
-	// Failed says that the run did not come to an end, or that its counts cannot be believed. It is drawn, and counts
+	// Failed reports whether the run did not come to an end, or that its counts are not valid. It is drawn, and counts
 	// for nothing.
 	Failed     bool
 	Duplicates int
@@ -59,10 +59,10 @@ func Judge(h history.History, events []history.Event, started, ended time.Time) 
 	}
 }
 
-// Harmed says that the run showed a duplicate or a leak.
+// Harmed reports whether the run showed a duplicate or a leak.
 func (r *Run) Harmed() bool { return r.Duplicates+r.Leaks > 0 }
 
-// ended says whether there is a run whose counts can be believed.
+// ended reports whether there is a run with valid counts.
 func (r *Run) ended() bool { return r != nil && !r.Failed }
 
 // Seconds is how long the run took, in tenths.

@@ -185,7 +185,7 @@ func TestHTMLNeedsNoOtherFile(t *testing.T) {
 	}
 }
 
-func TestHTMLEscapesWhatItIsTold(t *testing.T) {
+func TestHTMLEscapesItsInput(t *testing.T) {
 	got, err := sampleReport().HTML()
 	if err != nil {
 		t.Fatal(err)
@@ -207,11 +207,11 @@ func TestVerdict(t *testing.T) {
 		"no harm without the guard shows nothing": {off: quiet, on: quiet, want: []string{"x, guard off: no duplicate and no leak"}},
 		"harm with the guard":                     {off: harmed, on: harmed, want: []string{"x, guard on: duplicates 1, leaks 2"}},
 		"a run without an end with the guard":     {off: harmed, want: []string{"x, guard on: the run did not come to an end"}},
-		"a failed run proves nothing, whatever it counted": {
+		"a failed run proves nothing, with any counts": {
 			off: &Run{Duplicates: 1, Failed: true}, on: &Run{Failed: true},
 			want: []string{"x, guard off: the run did", "x, guard on: the run did"},
 		},
-		"neither run came to an end: both are told": {want: []string{"x, guard off: the run", "x, guard on: the run"}},
+		"neither run came to an end: both are reported": {want: []string{"x, guard off: the run", "x, guard on: the run"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// maxSaid is how many removals an answer explains.
-	maxSaid = 3
+	// maxExplained is how many removals a response explains.
+	maxExplained = 3
 )
 
 // finding is a judgement and the object that it is about, nil where there is none.
@@ -34,8 +34,8 @@ type finding struct {
 
 func (f finding) isRefusal() bool { return f.Outcome != releaseguard.Allow }
 
-// answer judges an authentic request in time and says it in the way of the mode.
-func (g *releaseGuard) answer(ctx context.Context, req *admission.Request, r registration, judge func(context.Context, *admission.Request) []finding) admission.Response {
+// respond judges an authentic request in time and responds by the mode.
+func (g *releaseGuard) respond(ctx context.Context, req *admission.Request, r registration, judge func(context.Context, *admission.Request) []finding) admission.Response {
 	if g.options.Mode == ReleaseModeOff {
 		return admission.Allowed("")
 	}
@@ -59,21 +59,21 @@ func (g *releaseGuard) answer(ctx context.Context, req *admission.Request, r reg
 		case f.Message != "":
 			lost = append(lost, f.Message)
 		}
-		g.tell(req, f)
+		g.emit(req, f)
 	}
-	said := slices.Concat(refused, lost)
-	if len(said) == 0 {
+	messages := slices.Concat(refused, lost)
+	if len(messages) == 0 {
 		return admission.Allowed("")
 	}
 	logf.FromContext(ctx).Info("A removal is not proven safe", "mode", g.options.Mode, "operation", req.Operation,
-		"unsafe", len(refused), "unreadable", len(lost), "first", said[0])
+		"unsafe", len(refused), "unreadable", len(lost), "first", messages[0])
 	if len(refused) > 0 && g.options.Mode != ReleaseModeWarn {
 		return admission.Denied(strings.Join(abridge(refused), " "))
 	}
-	return admission.Allowed("").WithWarnings(abridge(said)...)
+	return admission.Allowed("").WithWarnings(abridge(messages)...)
 }
 
-// decision is what is done with a finding, as a value of the metric's label.
+// decision is the treatment of a finding, as a value of the metric's label.
 func (g *releaseGuard) decision(f finding) string {
 	switch {
 	case !f.isRefusal():
@@ -88,20 +88,20 @@ func (g *releaseGuard) decision(f finding) string {
 }
 
 func abridge(messages []string) []string {
-	if len(messages) <= maxSaid {
+	if len(messages) <= maxExplained {
 		return messages
 	}
-	return append(messages[:maxSaid:maxSaid], fmt.Sprintf("And %d more.", len(messages)-maxSaid))
+	return append(messages[:maxExplained:maxExplained], fmt.Sprintf("And %d more.", len(messages)-maxExplained))
 }
 
-// tell writes an event on the owner of an address that is not proven free. A deferred DEL gets none, since there is nothing to do, and a dry run
+// emit writes an event on the owner of an address that is not proven free. A deferred DEL gets none, since there is nothing to do, and a dry run
 // leaves no trace.
-func (g *releaseGuard) tell(req *admission.Request, f finding) {
+func (g *releaseGuard) emit(req *admission.Request, f finding) {
 	if f.Message == "" || f.Outcome == releaseguard.Defer || f.about == nil || req.DryRun != nil && *req.DryRun {
 		return
 	}
 	object, err := meta.Accessor(f.about)
-	if err != nil || !g.told.Allow(object.GetUID(), f.Reason) {
+	if err != nil || !g.events.Allow(object.GetUID(), f.Reason) {
 		return
 	}
 	reason, note := v1alpha1.ReasonUnsafeReleaseRefused, f.Message

@@ -22,7 +22,7 @@ const (
 	auditMessage = "message"
 )
 
-// decision is what comes of a ruling, as a value of the metric's label.
+// decision is the outcome of a ruling, as a value of the metric's label.
 func (r *ruling) decision() string {
 	switch {
 	case r.Outcome == nodeidentity.Allow:
@@ -38,13 +38,13 @@ func (r *ruling) decision() string {
 	}
 }
 
-// answer says a ruling in the way of the policy's action. Warn and Audit never stop a write, not even one that could not be
+// respond turns a ruling into a response by the policy's action. Warn and Audit never stop a write, not even one that could not be
 // judged.
-func (r *ruling) answer(ctx context.Context, req *admission.Request) admission.Response {
+func (r *ruling) respond(ctx context.Context, req *admission.Request) admission.Response {
 	if r.Outcome == nodeidentity.Allow {
 		return admission.Allowed("")
 	}
-	message := r.said()
+	message := r.message()
 	logf.FromContext(ctx).Info("A policy objects to a write of a node-scoped object", "policy", r.policy, "action", r.action,
 		"decision", r.decision(), "operation", req.Operation, "subresource", req.SubResource, "reason", r.Reason, "message", r.Message)
 	var response admission.Response
@@ -65,14 +65,14 @@ func (r *ruling) answer(ctx context.Context, req *admission.Request) admission.R
 	return response
 }
 
-// said is the message for the client that writes: the policy, the reason, what was found, and what to do.
-func (r *ruling) said() string {
+// message is the message for the client that writes: the policy, the reason, what was found, and what to do.
+func (r *ruling) message() string {
 	message := string(r.Reason) + ": " + r.Message
 	if r.policy != "" {
 		message = "NodeResourcePolicy " + r.policy + ": " + message
 	}
 	if r.Outcome != nodeidentity.Refuse && (r.action == v1alpha1.PolicyWarn || r.action == v1alpha1.PolicyAudit) {
-		message += " The write was let through: the action of the policy is " + string(r.action) + "."
+		message += " The write was allowed: the action of the policy is " + string(r.action) + "."
 	}
 	return message
 }
