@@ -127,7 +127,7 @@ var _ = suite.Describe("The command", func() {
 		bare.Finalizers, bare.Labels = nil, nil
 		Expect(admin.Create(ctx, bare)).To(Succeed())
 
-		before, after := documented("Stop what protects"), documented("Take the finalizer off")
+		before, after := documented("Stop the manager, every webhook"), documented("Remove the finalizer from every pod")
 		shell(ctx, before)
 		Eventually(ctx, func() []string { return webhooksAndProtectors(ctx) }).Should(BeEmpty())
 		shell(ctx, after)
@@ -137,7 +137,7 @@ var _ = suite.Describe("The command", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(live.Finalizers).To(ConsistOf(foreign))
 		Expect(live.Labels).To(Equal(map[string]string{"app": "web"}))
-		Expect(shell(ctx, documented("Look whether any is left"))).To(Equal("0\n"))
+		Expect(shell(ctx, documented("Check whether any is left"))).To(Equal("0\n"))
 		By("removing the rest as documented")
 		shell(ctx, documented("Remove the rest"))
 		Eventually(ctx, func() []string { return leftovers(ctx) }).Should(BeEmpty())
