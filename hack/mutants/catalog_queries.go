@@ -57,8 +57,8 @@ var queryMutants = []mutant{
 	{
 		rule: "agent: a restarted agent knows from its response what its predecessor saw (0292)",
 		file: "internal/agent/round.go",
-		old:  `question.Affirmed = given.PodUID`,
-		new:  `question.Affirmed = ""`, by: inAgent,
+		old:  `query.Affirmed = given.PodUID`,
+		new:  `query.Affirmed = ""`, by: inAgent,
 	},
 	{
 		rule: "agent: nothing is written under an identity that a live read does not confirm (0292)",

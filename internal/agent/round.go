@@ -37,10 +37,10 @@ type seen struct {
 
 // word is what there is to say to one query.
 type word struct {
-	// query is set for one to this node, and orphan for one to all nodes.
-	query    v1alpha1.SandboxQuery
-	orphan   v1alpha1.OrphanQuery
-	question handshake.Question
+	// spec is set for one to this node, and orphan for one to all nodes.
+	spec   v1alpha1.SandboxQuery
+	orphan v1alpha1.OrphanQuery
+	query  handshake.Query
 	handshake.Word
 	// given is the response that stands, of whatever epoch; nil for none.
 	given *v1alpha1.SandboxResponse
@@ -61,7 +61,7 @@ func (a *Agent) round(ctx context.Context) {
 		a.judge(&s.words[i], look, me)
 	}
 	for i := range s.claims {
-		s.claims[i].Word = a.wordOn(s.claims[i].question, look, me)
+		s.claims[i].Word = a.wordOn(s.claims[i].query, look, me)
 	}
 	a.report(s, look, me)
 	if me.nodeUID != "" && s.node != nil {
@@ -71,7 +71,7 @@ func (a *Agent) round(ctx context.Context) {
 	a.health.ended(s.synced && look.Listing != nil && me.nodeUID != "")
 }
 
-// see takes what the watches have, and makes questions of the queries.
+// see takes what the watches have, and has each query ready to be judged.
 func (a *Agent) see(me self) *seen {
 	s := &seen{}
 	node, exists, since, nodeSynced := a.own.snapshot()
@@ -79,7 +79,7 @@ func (a *Agent) see(me self) *seen {
 		s.node = node
 		for i := range node.Spec.Queries {
 			q := &node.Spec.Queries[i]
-			s.words = append(s.words, ask(node, q, since[keyOf(node, q)], me))
+			s.words = append(s.words, prepare(node, q, since[keyOf(node, q)], me))
 		}
 	}
 	all, exists, since, allSynced := a.all.snapshot()
@@ -87,29 +87,29 @@ func (a *Agent) see(me self) *seen {
 		s.all = all
 		for i := range all.Spec.Queries {
 			q := &all.Spec.Queries[i]
-			question := handshake.Question{SandboxID: q.SandboxID, Seen: since[keyOfAll(all, q)], Ended: true, Affirmed: claimedWith(s.node, q.SandboxID, me)}
-			s.claims = append(s.claims, word{orphan: *q, question: question})
+			query := handshake.Query{SandboxID: q.SandboxID, Seen: since[keyOfAll(all, q)], Ended: true, Affirmed: claimedWith(s.node, q.SandboxID, me)}
+			s.claims = append(s.claims, word{orphan: *q, query: query})
 		}
 	}
 	s.synced = nodeSynced && allSynced
 	return s
 }
 
-// ask makes a question of a query to this node.
-func ask(node *v1alpha1.GuardedNode, q *v1alpha1.SandboxQuery, at time.Time, me self) word {
-	question := handshake.Question{SandboxID: q.SandboxID, NodeUID: me.nodeUID, Seen: at, Ended: q.Purpose == v1alpha1.PurposeRelease && !q.OutOfService,
+// prepare makes a word of a query to this node.
+func prepare(node *v1alpha1.GuardedNode, q *v1alpha1.SandboxQuery, at time.Time, me self) word {
+	query := handshake.Query{SandboxID: q.SandboxID, NodeUID: me.nodeUID, Seen: at, Ended: q.Purpose == v1alpha1.PurposeRelease && !q.OutOfService,
 		Affirmed: claimedWith(node, q.SandboxID, me)}
 	if !strings.HasPrefix(q.Record, v1alpha1.OrphanPrefix) {
-		question.RecordUID = types.UID(q.Record)
+		query.RecordUID = types.UID(q.Record)
 	}
-	w := word{query: *q, given: responseTo(&node.Status, q)}
+	w := word{spec: *q, given: responseTo(&node.Status, q)}
 	if given := w.given; given != nil {
 		if given.BootID == me.bootID && me.bootID != "" && given.PodUID != "" {
-			question.Affirmed = given.PodUID
+			query.Affirmed = given.PodUID
 		}
 		w.final = handshake.Final(*q, *given) && handshake.Foreign(*q, me.bootID) == ""
 	}
-	w.question = question
+	w.query = query
 	return w
 }
 
@@ -178,28 +178,28 @@ func (a *Agent) isOutdated(me self) bool {
 
 // look lists the runtime, and takes the list in.
 func (a *Agent) look(ctx context.Context, s *seen, me self) handshake.Look {
-	questions := make([]handshake.Question, 0, len(s.words)+len(s.claims))
+	queries := make([]handshake.Query, 0, len(s.words)+len(s.claims))
 	for i := range s.words {
 		if !s.words[i].final {
-			questions = append(questions, s.words[i].question)
+			queries = append(queries, s.words[i].query)
 		}
 	}
 	for i := range s.claims {
-		questions = append(questions, s.claims[i].question)
+		queries = append(queries, s.claims[i].query)
 	}
 	about := sandbox.Asked{IDs: sets.New[string](), Pods: sets.New[types.UID]()}
-	for _, q := range questions {
+	for _, q := range queries {
 		about.IDs.Insert(q.SandboxID)
 		about.Pods.Insert(q.Pods(a.memory.Recall(q))...)
 	}
-	a.memory.Expect(questions)
+	a.memory.Expect(queries)
 	began := a.clock.Now()
 	look := a.list(ctx, about, me)
 	metrics.AgentListingDuration.Observe(a.clock.Now().Sub(began).Seconds())
 	a.memory.Observe(look)
 	metrics.AgentSandboxes.Set(float64(a.memory.Len()))
-	metrics.AgentOpenQueries.Set(float64(len(questions)))
-	a.pace.open = len(questions) > 0
+	metrics.AgentOpenQueries.Set(float64(len(queries)))
+	a.pace.open = len(queries) > 0
 	a.open.Store(a.pace.open)
 	return look
 }
@@ -231,15 +231,15 @@ func (a *Agent) judge(w *word, look handshake.Look, me self) {
 	if w.final {
 		return
 	}
-	if foreign := handshake.Foreign(w.query, me.bootID); me.nodeUID != "" && foreign != "" {
+	if foreign := handshake.Foreign(w.spec, me.bootID); me.nodeUID != "" && foreign != "" {
 		w.Word = handshake.Word{Kind: handshake.Silence, Reason: v1alpha1.ReasonNotThisMachine, Message: foreign}
 		return
 	}
-	w.Word = a.wordOn(w.question, look, me)
+	w.Word = a.wordOn(w.query, look, me)
 }
 
-// wordOn is what there is to say to a question that is for this agent.
-func (a *Agent) wordOn(q handshake.Question, look handshake.Look, me self) handshake.Word {
+// wordOn is what there is to say to a query that is for this agent.
+func (a *Agent) wordOn(q handshake.Query, look handshake.Look, me self) handshake.Word {
 	switch {
 	case me.nodeUID == "" && me.reason == "":
 		return handshake.Word{Kind: handshake.Later, Message: "the API server did not say yet for which Node the agent responds"}

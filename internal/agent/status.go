@@ -48,7 +48,7 @@ func (a *Agent) statusOf(s *seen, look handshake.Look, me self) *v1alpha1.Guarde
 	next := s.node.Status.DeepCopy()
 	next.Responses = nil
 	for i := range s.words {
-		if r := handshake.Response(s.words[i].query, s.words[i].Word, s.words[i].given, me.bootID, a.clock.Now()); r != nil {
+		if r := handshake.Response(s.words[i].spec, s.words[i].Word, s.words[i].given, me.bootID, a.clock.Now()); r != nil {
 			next.Responses = append(next.Responses, *r)
 		}
 	}
@@ -66,7 +66,7 @@ func allNodesOf(s *seen, standing *v1alpha1.AllNodesResponse, look handshake.Loo
 	if s.all == nil || look.Listing == nil || (len(s.claims) == 0 && (standing == nil || len(standing.Claims) == 0)) {
 		return standing
 	}
-	queries := handshake.Queries{UID: s.all.UID, Generation: s.all.Generation}
+	queries := handshake.AllNodesFindings{UID: s.all.UID, Generation: s.all.Generation}
 	for i := range s.claims {
 		queries.Findings = append(queries.Findings, handshake.Finding{SandboxID: s.claims[i].orphan.SandboxID, Epoch: s.claims[i].orphan.Epoch, Word: s.claims[i].Word})
 	}
@@ -127,7 +127,7 @@ func (a *Agent) wrote(s *seen, next *v1alpha1.GuardedNodeStatus) {
 	a.pace.news()
 	for i := range s.words {
 		w := &s.words[i]
-		r := responseTo(next, &w.query)
+		r := responseTo(next, &w.spec)
 		if r != nil && (w.given == nil || *r != *w.given) {
 			metrics.AgentResponses.WithLabelValues(string(r.Verdict), r.Reason).Inc()
 			a.log.Info("Responded", "record", r.Record, "sandbox", r.SandboxID, "epoch", r.Epoch, "verdict", r.Verdict, "reason", r.Reason, "why", w.Message)

@@ -18,12 +18,12 @@
 //	pod UID is not gone                                       DoNotRelease, naming it
 //	asked for every sandbox of the pod UID                    ReadyForRelease once an unbroken row of lists, for longer than
 //	                                                          SandboxCreationMax, showed none that is not gone; the row begins
-//	                                                          with the first question about the pod once it has ended
+//	                                                          with the first query about the pod once it has ended
 //
 // Foreign says for whom a query is, Response what is written for it, and Final which response is the last one.
 //
 // A query to all nodes gets a claim (DoNotRelease) from the node that has or had the sandbox, and no response from any
 // other. Respond says up to which query that counts.
 //
-// Whose agent may speak at all is Speaker's question: the token, the Node object and the machine have to be one.
+// Whose agent may speak at all is Speaker's query: the token, the Node object and the machine have to be one.
 package handshake

@@ -91,8 +91,8 @@ type Look struct {
 	Failure Failure
 }
 
-// Question is a query as this agent has it before it.
-type Question struct {
+// Query is a query as this agent has it before it.
+type Query struct {
 	// SandboxID is the sandbox that is asked about, or v1alpha1.AnySandbox.
 	SandboxID string
 	// NodeUID is the Node that is asked; empty asks all.
@@ -109,20 +109,20 @@ type Question struct {
 	Affirmed types.UID
 }
 
-// Pods are the pod UIDs that the question is about, as far as they are known without a list.
-func (q Question) Pods(r Recollection) []types.UID {
+// Pods are the pod UIDs that the query is about, as far as they are known without a list.
+func (q Query) Pods(r Recollection) []types.UID {
 	uids := []types.UID{q.RecordUID, q.Affirmed, r.Pod.UID}
 	return slices.DeleteFunc(uids, func(uid types.UID) bool { return uid == "" })
 }
 
-func (q Question) podsWith(r Recollection, listed *Sandbox) []types.UID {
+func (q Query) podsWith(r Recollection, listed *Sandbox) []types.UID {
 	if listed == nil || listed.Pod.UID == "" {
 		return q.Pods(r)
 	}
 	return append(q.Pods(r), listed.Pod.UID)
 }
 
-// Recollection is what the agent remembers of what a question asks about.
+// Recollection is what the agent remembers of what a query asks about.
 type Recollection struct {
 	// Pod is the pod with which it was listed; only valid if Listed.
 	Pod Pod
@@ -131,9 +131,9 @@ type Recollection struct {
 	// Clash: it was listed under two pods.
 	Clash bool
 	// AbsentSince is the end of the first list of an unbroken row, up to the last look, none of which shows it; zero without one.
-	// For AnySandbox: none of which shows a sandbox of the pod UID that is not gone; it may have begun with a question about one of them.
+	// For AnySandbox: none of which shows a sandbox of the pod UID that is not gone; it may have begun with a query about one of them.
 	AbsentSince time.Time
-	// Unloaded is another sandbox of the question's pod that is not listed and has a task all the same; empty without one. That it is
+	// Unloaded is another sandbox of the query's pod that is not listed and has a task all the same; empty without one. That it is
 	// of the pod is known because it was listed once, or by its task.
 	Unloaded string
 }

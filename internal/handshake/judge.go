@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// Judge says what the agent has to say to a question after a look at the runtime. The recollection is of the question and
+// Judge says what the agent has to say to a query after a look at the runtime. The recollection is of the query and
 // contains that look. Whether the agent may speak, and whether the query is for it, is not asked here: see Speaker and Foreign.
-func Judge(q Question, look Look, r Recollection, s Settings) Word {
+func Judge(q Query, look Look, r Recollection, s Settings) Word {
 	if look.Listing == nil {
 		return silent(look.Failure.Reason, look.Failure.Message)
 	}
@@ -35,7 +35,7 @@ func Judge(q Question, look Look, r Recollection, s Settings) Word {
 }
 
 // judge is the word of the node that has, or had, the sandbox.
-func judge(q Question, l *Listing, r Recollection, s Settings, listed *Sandbox) Word {
+func judge(q Query, l *Listing, r Recollection, s Settings, listed *Sandbox) Word {
 	if q.SandboxID == v1alpha1.AnySandbox {
 		return judgeAny(q, l, r, s)
 	}
@@ -85,7 +85,7 @@ func judgeListed(l *Listing, s *Sandbox) Word {
 
 // judgeAbsent: an ID that was seen never returns, unless its task shows that the runtime only failed to load it; one that was not
 // seen may still be starting.
-func judgeAbsent(q Question, l *Listing, r Recollection, s Settings) Word {
+func judgeAbsent(q Query, l *Listing, r Recollection, s Settings) Word {
 	pod := r.Pod.UID
 	if !r.Listed {
 		pod = q.Affirmed
@@ -111,7 +111,7 @@ func judgeAbsent(q Question, l *Listing, r Recollection, s Settings) Word {
 }
 
 // judgeAny answers for every sandbox of the record's pod UID, one that is starting included. Only a Node can be asked that.
-func judgeAny(q Question, l *Listing, r Recollection, s Settings) Word {
+func judgeAny(q Query, l *Listing, r Recollection, s Settings) Word {
 	if q.RecordUID == "" || q.NodeUID == "" {
 		return Word{Kind: Later, Message: "the query is about every sandbox of a pod UID, but names no pod UID, or no Node"}
 	}

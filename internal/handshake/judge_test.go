@@ -57,7 +57,7 @@ type situation struct {
 }
 
 func (s situation) judge() Word {
-	q := Question{SandboxID: id, NodeUID: node, RecordUID: s.record, Affirmed: s.affirmed, Seen: start}
+	q := Query{SandboxID: id, NodeUID: node, RecordUID: s.record, Affirmed: s.affirmed, Seen: start}
 	if s.toAll {
 		q.NodeUID = ""
 	}

@@ -60,7 +60,7 @@ func (s *Sandbox) before(o *Sandbox) bool {
 }
 
 // conflict says why nobody can tell which sandbox is which; empty if there is no doubt.
-func conflict(q Question, l *Listing, r Recollection, listed *Sandbox) string {
+func conflict(q Query, l *Listing, r Recollection, listed *Sandbox) string {
 	if r.Clash {
 		return fmt.Sprintf("sandbox %s was listed under more than one pod", q.SandboxID)
 	}

@@ -35,7 +35,7 @@ type wanted struct {
 	pod types.UID
 }
 
-func (q Question) wanted() wanted {
+func (q Query) wanted() wanted {
 	if q.SandboxID == v1alpha1.AnySandbox {
 		return wanted{pod: q.RecordUID}
 	}
@@ -52,17 +52,17 @@ type lastSeen struct {
 type row struct {
 	asked       time.Time
 	since, last time.Time
-	// standing: a question is about it now; needed is the end of the last list at which one was.
+	// standing: a query is about it now; needed is the end of the last list at which one was.
 	standing bool
 	needed   time.Time
 }
 
-// Expect takes the questions that stand now. Rows of absence are kept for them and no others, and count from the first list
-// that begins after a question was seen.
+// Expect takes the queries that stand now. Rows of absence are kept for them and no others, and count from the first list
+// that begins after a query was seen.
 //
 // Who is asked about one sandbox of a pod that has ended is asked about every sandbox of it next, once its entry is gone. The row for that
-// begins with the first of these questions, and outlives it for a moment, so that the same time is not waited for twice.
-func (m *Memory) Expect(questions []Question) {
+// begins with the first of these queries, and outlives it for a moment, so that the same time is not waited for twice.
+func (m *Memory) Expect(queries []Query) {
 	if m.absent == nil {
 		m.absent = map[wanted]*row{}
 	}
@@ -75,7 +75,7 @@ func (m *Memory) Expect(questions []Question) {
 		}
 		m.absent[what].standing = true
 	}
-	for _, q := range questions {
+	for _, q := range queries {
 		keep(q.wanted(), q.Seen)
 		if q.Ended && q.NodeUID != "" && q.RecordUID != "" {
 			keep(wanted{pod: q.RecordUID}, q.Seen)
@@ -171,8 +171,8 @@ func (r *row) observe(l *Listing, present bool) {
 	}
 }
 
-// Recall is what is remembered of what a question asks about.
-func (m *Memory) Recall(q Question) Recollection {
+// Recall is what is remembered of what a query asks about.
+func (m *Memory) Recall(q Query) Recollection {
 	var found Recollection
 	if s, ok := m.seen[q.SandboxID]; ok {
 		found.Pod, found.Listed, found.Clash = s.pod, true, s.clash

@@ -47,13 +47,13 @@ func blind(look Look) Look {
 var failure = Look{Failure: Failure{Reason: v1alpha1.ReasonRuntimeUnreachable}}
 
 func TestMemory(t *testing.T) {
-	asked := Question{SandboxID: id, Seen: start}
+	asked := Query{SandboxID: id, Seen: start}
 	there := Sandbox{ID: id, Pod: web, State: StateReady}
 	unloaded := withTasks(at(time.Second), id)
 	cases := map[string]struct {
-		questions []Question
-		looks     []Look
-		want      Recollection
+		queries []Query
+		looks   []Look
+		want    Recollection
 	}{
 		"nothing was seen": {want: Recollection{}},
 		"a sandbox that was listed is remembered with its pod, asked or not": {
@@ -67,93 +67,93 @@ func TestMemory(t *testing.T) {
 		"a day after its last list it is forgotten": {
 			looks: []Look{at(0, there), at(25 * time.Hour)}, want: Recollection{}},
 		"absence counts from the end of the first list after the query was seen": {
-			questions: []Question{asked}, looks: []Look{at(time.Second), at(time.Minute)}, want: Recollection{AbsentSince: start.Add(2 * time.Second)}},
+			queries: []Query{asked}, looks: []Look{at(time.Second), at(time.Minute)}, want: Recollection{AbsentSince: start.Add(2 * time.Second)}},
 		"a list from before the query was seen does not count": {
-			questions: []Question{asked}, looks: []Look{at(-time.Second), at(time.Minute)}, want: Recollection{AbsentSince: start.Add(time.Minute + time.Second)}},
+			queries: []Query{asked}, looks: []Look{at(-time.Second), at(time.Minute)}, want: Recollection{AbsentSince: start.Add(time.Minute + time.Second)}},
 		"absence of what nobody asked about does not count": {
 			looks: []Look{at(0), at(time.Minute)}, want: Recollection{}},
 		"a failed list ends the row": {
-			questions: []Question{asked}, looks: []Look{at(0), failure}, want: Recollection{}},
+			queries: []Query{asked}, looks: []Look{at(0), failure}, want: Recollection{}},
 		"and the next list begins another one": {
-			questions: []Question{asked}, looks: []Look{at(0), failure, at(time.Minute)}, want: Recollection{AbsentSince: start.Add(time.Minute + time.Second)}},
+			queries: []Query{asked}, looks: []Look{at(0), failure, at(time.Minute)}, want: Recollection{AbsentSince: start.Add(time.Minute + time.Second)}},
 		"a gap between two lists ends the row: nobody watched": {
-			questions: []Question{asked}, looks: []Look{at(0), at(time.Second + MaxGap + 1)}, want: Recollection{AbsentSince: start.Add(2*time.Second + MaxGap + 1)}},
+			queries: []Query{asked}, looks: []Look{at(0), at(time.Second + MaxGap + 1)}, want: Recollection{AbsentSince: start.Add(2*time.Second + MaxGap + 1)}},
 		"lists as far apart as may be are one row": {
-			questions: []Question{asked}, looks: []Look{at(0), at(time.Second + MaxGap)}, want: Recollection{AbsentSince: start.Add(time.Second)}},
+			queries: []Query{asked}, looks: []Look{at(0), at(time.Second + MaxGap)}, want: Recollection{AbsentSince: start.Add(time.Second)}},
 		"a task of it ends the row: it is starting": {
-			questions: []Question{asked}, looks: []Look{at(0), unloaded}, want: Recollection{}},
+			queries: []Query{asked}, looks: []Look{at(0), unloaded}, want: Recollection{}},
 		"a container of it that runs ends the row": {
-			questions: []Question{asked}, looks: []Look{at(0), stray(at(time.Second), id)}, want: Recollection{}},
+			queries: []Query{asked}, looks: []Look{at(0), stray(at(time.Second), id)}, want: Recollection{}},
 		"a list whose tasks could not be read ends the row": {
-			questions: []Question{asked}, looks: []Look{at(0), blind(at(time.Second))}, want: Recollection{}},
+			queries: []Query{asked}, looks: []Look{at(0), blind(at(time.Second))}, want: Recollection{}},
 		"to be listed ends the row": {
-			questions: []Question{asked}, looks: []Look{at(0), at(time.Second, there)}, want: Recollection{Pod: web, Listed: true}},
+			queries: []Query{asked}, looks: []Look{at(0), at(time.Second, there)}, want: Recollection{Pod: web, Listed: true}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var m Memory
 			for _, look := range tc.looks {
-				m.Expect(tc.questions)
+				m.Expect(tc.queries)
 				m.Observe(look)
 			}
-			if diff := cmp.Diff(tc.want, m.Recall(Question{SandboxID: id})); diff != "" {
+			if diff := cmp.Diff(tc.want, m.Recall(Query{SandboxID: id})); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestAQuestionThatIsTakenBackTakesItsRowWithIt(t *testing.T) {
+func TestAWithdrawnQueryEndsItsSequence(t *testing.T) {
 	var m Memory
-	m.Expect([]Question{{SandboxID: id, Seen: start}})
+	m.Expect([]Query{{SandboxID: id, Seen: start}})
 	m.Observe(at(0))
 	m.Expect(nil)
 	m.Observe(at(time.Minute))
-	m.Expect([]Question{{SandboxID: id, Seen: start.Add(time.Minute)}})
-	if got := m.Recall(Question{SandboxID: id}); !got.AbsentSince.IsZero() {
+	m.Expect([]Query{{SandboxID: id, Seen: start.Add(time.Minute)}})
+	if got := m.Recall(Query{SandboxID: id}); !got.AbsentSince.IsZero() {
 		t.Errorf("absent since %s", got.AbsentSince)
 	}
 }
 
-// The question about one sandbox of a pod that has ended leads to the one about every sandbox of it.
-func TestTheRowOfAPodBeginsWithTheFirstQuestionOnceItHasEnded(t *testing.T) {
-	first := Question{SandboxID: id, NodeUID: node, RecordUID: web.UID, Ended: true, Seen: start}
-	every := Question{SandboxID: v1alpha1.AnySandbox, NodeUID: node, RecordUID: web.UID, Ended: true, Seen: start.Add(10 * time.Minute)}
-	with := func(change func(*Question)) Question {
+// The query about one sandbox of a pod that has ended leads to the one about every sandbox of it.
+func TestThePodSequenceBeginsWithTheFirstQueryAfterTermination(t *testing.T) {
+	first := Query{SandboxID: id, NodeUID: node, RecordUID: web.UID, Ended: true, Seen: start}
+	every := Query{SandboxID: v1alpha1.AnySandbox, NodeUID: node, RecordUID: web.UID, Ended: true, Seen: start.Add(10 * time.Minute)}
+	with := func(change func(*Query)) Query {
 		q := first
 		change(&q)
 		return q
 	}
 	ready := Sandbox{ID: "b", Pod: web, State: StateReady}
 	type step struct {
-		asked []Question
+		asked []Query
 		look  Look
 	}
-	minutes := func(q Question) (steps []step) {
+	minutes := func(q Query) (steps []step) {
 		for m := range 10 {
-			steps = append(steps, step{[]Question{q}, at(time.Duration(m) * time.Minute)})
+			steps = append(steps, step{[]Query{q}, at(time.Duration(m) * time.Minute)})
 		}
 		return steps
 	}
-	last := step{[]Question{every}, at(10*time.Minute + time.Second)}
+	last := step{[]Query{every}, at(10*time.Minute + time.Second)}
 	began, anew := start.Add(time.Second), start.Add(10*time.Minute+2*time.Second)
 	cases := map[string]struct {
 		steps []step
 		want  time.Time
 	}{
 		"without one it begins with its own":                 {[]step{last}, anew},
-		"it begins with the question about one of them":      {append(minutes(first), last), began},
+		"it begins with the query about one of them":         {append(minutes(first), last), began},
 		"it outlives that for as long as lists may be apart": {append(minutes(first), step{nil, at(9*time.Minute + MaxGap/2)}, last), began},
 		"and no longer": {append(minutes(first)[:8], step{nil, at(8 * time.Minute)}, step{nil, at(9*time.Minute + 2*time.Second)}, last), anew},
-		"not with one that was asked while the pod lived":    {append(minutes(with(func(q *Question) { q.Ended = false })), last), anew},
-		"nor with one that asks all nodes":                   {append(minutes(with(func(q *Question) { q.NodeUID = "" })), last), anew},
-		"nor with one of another pod":                        {append(minutes(with(func(q *Question) { q.RecordUID = other.UID })), last), anew},
-		"nor with one of an orphan":                          {append(minutes(with(func(q *Question) { q.RecordUID = "" })), last), anew},
-		"a sandbox of the pod that lives in between ends it": {append(minutes(first), step{[]Question{first}, at(9*time.Minute+time.Second, ready)}, last), anew},
+		"not with one that was asked while the pod lived":    {append(minutes(with(func(q *Query) { q.Ended = false })), last), anew},
+		"nor with one that asks all nodes":                   {append(minutes(with(func(q *Query) { q.NodeUID = "" })), last), anew},
+		"nor with one of another pod":                        {append(minutes(with(func(q *Query) { q.RecordUID = other.UID })), last), anew},
+		"nor with one of an orphan":                          {append(minutes(with(func(q *Query) { q.RecordUID = "" })), last), anew},
+		"a sandbox of the pod that lives in between ends it": {append(minutes(first), step{[]Query{first}, at(9*time.Minute+time.Second, ready)}, last), anew},
 		"and so it does while nobody asks":                   {append(minutes(first), step{nil, at(9*time.Minute+time.Second, ready)}, last), anew},
-		"a list that failed in between ends it":              {append(minutes(first), step{[]Question{first}, failure}, last), anew},
+		"a list that failed in between ends it":              {append(minutes(first), step{[]Query{first}, failure}, last), anew},
 		"and so it does while nobody asks about anything":    {append(minutes(first), step{nil, failure}, last), anew},
-		"the sandbox that was asked about ends it while it lives": {append(append([]step{{[]Question{first},
+		"the sandbox that was asked about ends it while it lives": {append(append([]step{{[]Query{first},
 			at(0, Sandbox{ID: id, Pod: web, State: StateReady})}}, minutes(first)[1:]...), last), start.Add(time.Minute + time.Second)},
 	}
 	for name, tc := range cases {
@@ -180,7 +180,7 @@ func TestLen(t *testing.T) {
 }
 
 func TestMemoryOfAPodUID(t *testing.T) {
-	asked := Question{SandboxID: v1alpha1.AnySandbox, NodeUID: node, RecordUID: web.UID, Seen: start}
+	asked := Query{SandboxID: v1alpha1.AnySandbox, NodeUID: node, RecordUID: web.UID, Seen: start}
 	stopped := Sandbox{ID: "b", Pod: web, State: StateNotReady, Network: NamespaceClosed}
 	tells := func(look Look) Look {
 		look.Listing.TellsNamespaces = true
@@ -209,7 +209,7 @@ func TestMemoryOfAPodUID(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var m Memory
 			for _, look := range tc.looks {
-				m.Expect([]Question{asked})
+				m.Expect([]Query{asked})
 				m.Observe(look)
 			}
 			if diff := cmp.Diff(tc.want, m.Recall(asked)); diff != "" {
@@ -225,7 +225,7 @@ func TestAnUnloadedSandboxIsRememberedAsLongAsItsTaskLives(t *testing.T) {
 	for day := range 4 {
 		m.Observe(withTasks(at(time.Duration(day)*23*time.Hour), "b"))
 	}
-	q := Question{SandboxID: id, RecordUID: web.UID}
+	q := Query{SandboxID: id, RecordUID: web.UID}
 	if got := m.Recall(q).Unloaded; got != "b" {
 		t.Errorf("unloaded: %q", got)
 	}

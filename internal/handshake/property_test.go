@@ -57,7 +57,7 @@ func (s situation) stopped(l Sandbox) bool {
 	return s.tells && l.State == StateNotReady && l.NotExited == 0 && l.Network == NamespaceClosed && !own
 }
 
-// related: the pod UID of the situations' other sandbox has to do with the question.
+// related: the pod UID of the situations' other sandbox has to do with the query.
 func related(s situation) bool {
 	return s.record == web.UID || s.affirmed == web.UID || s.recalled.Pod.UID == web.UID || slices.ContainsFunc(s.listed, func(l Sandbox) bool { return l.ID == id })
 }
@@ -126,7 +126,7 @@ func TestAbsenceIsCountedByLists(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		var m Memory
-		q := Question{SandboxID: id, NodeUID: node, Seen: start.Add(time.Duration(random.Int64N(int64(5 * time.Minute))))}
+		q := Query{SandboxID: id, NodeUID: node, Seen: start.Add(time.Duration(random.Int64N(int64(5 * time.Minute))))}
 		var row []Listing
 		now := start
 		for range 200 {
@@ -137,7 +137,7 @@ func TestAbsenceIsCountedByLists(t *testing.T) {
 			} else {
 				row = append(row, *look.Listing)
 			}
-			m.Expect([]Question{q})
+			m.Expect([]Query{q})
 			m.Observe(look)
 			w := Judge(q, look, m.Recall(q), settings)
 			if w.Verdict == v1alpha1.VerdictReadyForRelease && !longRow(row, q.Seen) {
@@ -215,7 +215,7 @@ func (h *history) change() {
 }
 
 func (h *history) respond() string {
-	queries := Queries{UID: "all", Generation: h.generation}
+	queries := AllNodesFindings{UID: "all", Generation: h.generation}
 	for _, f := range h.standing {
 		f.Word = Word{Kind: []Kind{Nothing, Answer, Later, Silence}[h.random.IntN(4)], Reason: v1alpha1.ReasonSandboxOfThisNode}
 		if f.Kind == Nothing || f.Kind == Answer {

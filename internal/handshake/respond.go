@@ -46,8 +46,8 @@ type Finding struct {
 	Word
 }
 
-// Queries are those of the AllNodesQuery, as they stood before the list of the runtime began.
-type Queries struct {
+// AllNodesFindings are the findings for the queries of the AllNodesQuery, as they stood before the list of the runtime began.
+type AllNodesFindings struct {
 	UID        types.UID
 	Generation int64
 	Findings   []Finding
@@ -58,7 +58,7 @@ type Queries struct {
 //
 // The generation is that before the first query that is not settled: sandbox IDs never return, so what was settled once stays so. Claims of an earlier boot
 // stand, because a node that had a sandbox is the one to query about it.
-func (q *Queries) Respond(standing *v1alpha1.AllNodesResponse, bootID string, listed time.Time) (next v1alpha1.AllNodesResponse, due bool) {
+func (q *AllNodesFindings) Respond(standing *v1alpha1.AllNodesResponse, bootID string, listed time.Time) (next v1alpha1.AllNodesResponse, due bool) {
 	var before v1alpha1.AllNodesResponse
 	if standing != nil {
 		before = *standing

@@ -114,7 +114,7 @@ func TestEverySandboxOfAPodUID(t *testing.T) {
 	next := Sandbox{ID: "next", Pod: web, State: StateReady}
 	stopped := Sandbox{ID: "next", Pod: web, State: StateNotReady, Network: NamespaceClosed}
 	cases := map[string]struct {
-		question Question
+		query    Query
 		listing  Listing
 		recalled Recollection
 		want     succession
@@ -131,20 +131,20 @@ func TestEverySandboxOfAPodUID(t *testing.T) {
 			want: succession{gone(v1alpha1.ReasonNoSandbox, ""), ""}},
 		"two ready ones: nobody can tell":             {listing: Listing{Sandboxes: []Sandbox{next, {ID: "b", Pod: web, State: StateReady}}}, want: succession{quiet(v1alpha1.ReasonUIDConflict), ""}},
 		"tasks that cannot be read prove no absence":  {listing: Listing{Tasks: Tasks{Problem: "denied"}}, recalled: longAbsent, want: succession{quiet(v1alpha1.ReasonListFailed), ""}},
-		"a list from before the query proves nothing": {question: Question{Seen: start.Add(1)}, recalled: longAbsent, want: succession{outcome{Kind: Later}, ""}},
-		"an orphan has no pod UID to ask about":       {question: Question{RecordUID: "none"}, recalled: longAbsent, want: succession{outcome{Kind: Later}, ""}},
-		"only a Node can be asked":                    {question: Question{NodeUID: "all"}, recalled: longAbsent, want: succession{outcome{Kind: Later}, ""}},
+		"a list from before the query proves nothing": {query: Query{Seen: start.Add(1)}, recalled: longAbsent, want: succession{outcome{Kind: Later}, ""}},
+		"an orphan has no pod UID to ask about":       {query: Query{RecordUID: "none"}, recalled: longAbsent, want: succession{outcome{Kind: Later}, ""}},
+		"only a Node can be asked":                    {query: Query{NodeUID: "all"}, recalled: longAbsent, want: succession{outcome{Kind: Later}, ""}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			q := Question{SandboxID: v1alpha1.AnySandbox, NodeUID: node, RecordUID: web.UID, Seen: start}
-			if !tc.question.Seen.IsZero() {
-				q.Seen = tc.question.Seen
+			q := Query{SandboxID: v1alpha1.AnySandbox, NodeUID: node, RecordUID: web.UID, Seen: start}
+			if !tc.query.Seen.IsZero() {
+				q.Seen = tc.query.Seen
 			}
-			if tc.question.RecordUID != "" {
+			if tc.query.RecordUID != "" {
 				q.RecordUID = ""
 			}
-			if tc.question.NodeUID != "" {
+			if tc.query.NodeUID != "" {
 				q.NodeUID = ""
 			}
 			l := tc.listing

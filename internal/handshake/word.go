@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// Kind is what becomes of a question. The zero value is invalid on purpose.
+// Kind is what becomes of a query. The zero value is invalid on purpose.
 type Kind uint8
 
 // The kinds of words.
@@ -25,7 +25,7 @@ const (
 	Later
 )
 
-// Word is what the agent has to say to one question.
+// Word is what the agent has to say to one query.
 type Word struct {
 	Kind Kind
 	// Verdict is set for an Answer.

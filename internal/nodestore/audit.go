@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/handshake"
 )
 
-// thisNode stands for the Node in the questions that the audit puts to internal/handshake: they are asked of one node, not of all.
+// thisNode stands for the Node in the queries that the audit puts to internal/handshake: they are asked of one node, not of all.
 const thisNode types.UID = "this-node"
 
 // Audit holds readings of the stores against looks at the runtime, and remembers what it needs of the earlier ones. It is not
@@ -93,14 +93,14 @@ func (p *pass) add(f Finding) { p.found[f.key()] = f }
 
 // judge asks internal/handshake about the sandbox of every entry.
 func (a *Audit) judge(p *pass, read time.Time) {
-	questions := make([]handshake.Question, len(p.entries))
+	queries := make([]handshake.Query, len(p.entries))
 	for i, e := range p.entries {
-		questions[i] = handshake.Question{SandboxID: e.SandboxID, NodeUID: thisNode, Seen: read}
+		queries[i] = handshake.Query{SandboxID: e.SandboxID, NodeUID: thisNode, Seen: read}
 	}
-	a.memory.Expect(questions)
+	a.memory.Expect(queries)
 	a.memory.Observe(p.look)
 	for i, e := range p.entries {
-		word := handshake.Judge(questions[i], p.look, a.row(questions[i]), a.settings)
+		word := handshake.Judge(queries[i], p.look, a.row(queries[i]), a.settings)
 		switch {
 		case word.Kind != handshake.Answer:
 		case p.listed[e.SandboxID]:
@@ -117,7 +117,7 @@ func (a *Audit) judge(p *pass, read time.Time) {
 // row is what is remembered of a sandbox, as if it had never been listed: then only the row of lists without it counts. That a
 // sandbox which was seen is gone is proven by one list; but its CNI DEL may still be on its way. Whether its pod has another sandbox is
 // left out too: these IPAMs give every sandbox an entry of its own.
-func (a *Audit) row(q handshake.Question) handshake.Recollection {
+func (a *Audit) row(q handshake.Query) handshake.Recollection {
 	known := a.memory.Recall(q)
 	return handshake.Recollection{AbsentSince: known.AbsentSince, Clash: known.Clash}
 }

@@ -180,8 +180,8 @@ func checkEvidence(t *testing.T, r *foreignRuntime, listing *handshake.Listing, 
 	}
 	var memory handshake.Memory
 	for _, s := range r.Sandboxes {
-		q := handshake.Question{SandboxID: queried, NodeUID: "node", RecordUID: types.UID(s.GetMetadata().GetUid()), Seen: start}
-		memory.Expect([]handshake.Question{q})
+		q := handshake.Query{SandboxID: queried, NodeUID: "node", RecordUID: types.UID(s.GetMetadata().GetUid()), Seen: start}
+		memory.Expect([]handshake.Query{q})
 		memory.Observe(look)
 		word := handshake.Judge(q, look, memory.Recall(q), handshake.Settings{SandboxCreationMax: time.Minute})
 		if word.Kind == handshake.Answer && word.Verdict == "ReadyForRelease" && r.mayRun(queried, string(q.RecordUID)) {

@@ -258,7 +258,7 @@ func (t *turn) respond(to *State, i int, me uint8, query Mark, word handshake.Wo
 	if given := to.Rec.answer(0, me); given != nil {
 		standing.Claims = []v1alpha1.SandboxClaim{{SandboxID: boxID(0), BootID: bootID(given.Boot), Reason: responseOf(0, given).Reason, PodUID: podUID(given.Pod)}}
 	}
-	queries := handshake.Queries{UID: allUID, Generation: int64(query.Epoch),
+	queries := handshake.AllNodesFindings{UID: allUID, Generation: int64(query.Epoch),
 		Findings: []handshake.Finding{{SandboxID: boxID(0), Epoch: int64(query.Epoch), Word: word}}}
 	next, due := queries.Respond(standing, bootID(boot), now)
 	if !due {

@@ -17,7 +17,7 @@ func (m *Model) word(s *State, i, k int, me uint8) handshake.Word {
 	if !a.View[k].All && !m.isShown(s, i, k, me) {
 		return handshake.Word{Kind: handshake.Silence, Reason: v1alpha1.ReasonNotThisMachine, Message: "the query is to another Node UID, or another boot"}
 	}
-	q := handshake.Question{SandboxID: boxID(k), RecordUID: s.recordUID(), Seen: now.Add(-time.Second)}
+	q := handshake.Query{SandboxID: boxID(k), RecordUID: s.recordUID(), Seen: now.Add(-time.Second)}
 	if !a.View[k].All {
 		q.NodeUID = nodeUID(me)
 	}
