@@ -7,8 +7,8 @@ var queryMutants = []mutant{
 	{
 		rule: "handshake: a node acknowledges no generation before the query in it is settled (0281)",
 		file: "internal/handshake/respond.go",
-		old:  `case f.Kind != Nothing && f.Epoch > settled:`,
-		new:  `case f.Kind == Silence && f.Epoch > settled:`, by: inHandshake,
+		old:  `case f.Kind != NoClaim && f.Epoch > settled:`,
+		new:  `case f.Kind == NoResponse && f.Epoch > settled:`, by: inHandshake,
 	},
 	{
 		rule: "handshake: what was settled in another boot is not settled in this one (0281)",
@@ -19,9 +19,9 @@ var queryMutants = []mutant{
 	{
 		rule: "handshake: a claim stands as long as a query about its sandbox (0281)",
 		file: "internal/handshake/respond.go",
-		old: `if f.Kind != Answer {
+		old: `if f.Kind != Decided {
 		return claim, false`,
-		new: `if f.Kind != Answer {
+		new: `if f.Kind != Decided {
 		return nil, false`, by: inHandshake,
 	},
 	{
@@ -89,7 +89,7 @@ var queryMutants = []mutant{
 	{
 		rule: "handshake: the agent of an out-of-service node that cannot read its runtime holds (0292)",
 		file: "internal/handshake/respond.go",
-		old:  `if w.Kind == Silence && q.OutOfService && Foreign(q, boot) == "" {`,
+		old:  `if w.Kind == NoResponse && q.OutOfService && Foreign(q, boot) == "" {`,
 		new:  `if false {`, by: inHandshake,
 	},
 	{

@@ -30,18 +30,18 @@ type seen struct {
 	all  *v1alpha1.AllNodesQuery
 	// synced is false while one of them was not listed yet.
 	synced bool
-	// words and claims are what there is to say to each query that stands, of the one and of the other.
-	words  []word
-	claims []word
+	// queries are those to this node, and orphans those to all nodes.
+	queries []evaluation
+	orphans []evaluation
 }
 
-// word is what there is to say to one query.
-type word struct {
+// evaluation is one query that stands, with what the agent concludes about it.
+type evaluation struct {
 	// spec is set for one to this node, and orphan for one to all nodes.
 	spec   v1alpha1.SandboxQuery
 	orphan v1alpha1.OrphanQuery
 	query  handshake.Query
-	handshake.Word
+	handshake.Outcome
 	// given is the response that stands, of whatever epoch; nil for none.
 	given *v1alpha1.SandboxResponse
 	// final: ReadyForRelease was written for this query.
@@ -57,11 +57,11 @@ func (a *Agent) round(ctx context.Context) {
 	s := a.see(me)
 	look := a.look(ctx, s, me)
 	a.health.step(a.clock.Now())
-	for i := range s.words {
-		a.judge(&s.words[i], look, me)
+	for i := range s.queries {
+		a.judge(&s.queries[i], look, me)
 	}
-	for i := range s.claims {
-		s.claims[i].Word = a.wordOn(s.claims[i].query, look, me)
+	for i := range s.orphans {
+		s.orphans[i].Outcome = a.outcomeOf(s.orphans[i].query, look, me)
 	}
 	a.report(s, look, me)
 	if me.nodeUID != "" && s.node != nil {
@@ -79,7 +79,7 @@ func (a *Agent) see(me self) *seen {
 		s.node = node
 		for i := range node.Spec.Queries {
 			q := &node.Spec.Queries[i]
-			s.words = append(s.words, prepare(node, q, since[keyOf(node, q)], me))
+			s.queries = append(s.queries, prepare(node, q, since[keyOf(node, q)], me))
 		}
 	}
 	all, exists, since, allSynced := a.all.snapshot()
@@ -88,29 +88,29 @@ func (a *Agent) see(me self) *seen {
 		for i := range all.Spec.Queries {
 			q := &all.Spec.Queries[i]
 			query := handshake.Query{SandboxID: q.SandboxID, Seen: since[keyOfAll(all, q)], Ended: true, Affirmed: claimedWith(s.node, q.SandboxID, me)}
-			s.claims = append(s.claims, word{orphan: *q, query: query})
+			s.orphans = append(s.orphans, evaluation{orphan: *q, query: query})
 		}
 	}
 	s.synced = nodeSynced && allSynced
 	return s
 }
 
-// prepare makes a word of a query to this node.
-func prepare(node *v1alpha1.GuardedNode, q *v1alpha1.SandboxQuery, at time.Time, me self) word {
+// prepare is the evaluation of a query to this node before it is judged.
+func prepare(node *v1alpha1.GuardedNode, q *v1alpha1.SandboxQuery, at time.Time, me self) evaluation {
 	query := handshake.Query{SandboxID: q.SandboxID, NodeUID: me.nodeUID, Seen: at, Ended: q.Purpose == v1alpha1.PurposeRelease && !q.OutOfService,
 		Affirmed: claimedWith(node, q.SandboxID, me)}
 	if !strings.HasPrefix(q.Record, v1alpha1.OrphanPrefix) {
 		query.RecordUID = types.UID(q.Record)
 	}
-	w := word{spec: *q, given: responseTo(&node.Status, q)}
-	if given := w.given; given != nil {
+	e := evaluation{spec: *q, given: responseTo(&node.Status, q)}
+	if given := e.given; given != nil {
 		if given.BootID == me.bootID && me.bootID != "" && given.PodUID != "" {
 			query.Affirmed = given.PodUID
 		}
-		w.final = handshake.Final(*q, *given) && handshake.Foreign(*q, me.bootID) == ""
+		e.final = handshake.Final(*q, *given) && handshake.Foreign(*q, me.bootID) == ""
 	}
-	w.query = query
-	return w
+	e.query = query
+	return e
 }
 
 // responseTo is the response that a status has about the sandbox of a query, of whatever epoch; nil without one.
@@ -178,14 +178,14 @@ func (a *Agent) isOutdated(me self) bool {
 
 // look lists the runtime, and takes the list in.
 func (a *Agent) look(ctx context.Context, s *seen, me self) handshake.Look {
-	queries := make([]handshake.Query, 0, len(s.words)+len(s.claims))
-	for i := range s.words {
-		if !s.words[i].final {
-			queries = append(queries, s.words[i].query)
+	queries := make([]handshake.Query, 0, len(s.queries)+len(s.orphans))
+	for i := range s.queries {
+		if !s.queries[i].final {
+			queries = append(queries, s.queries[i].query)
 		}
 	}
-	for i := range s.claims {
-		queries = append(queries, s.claims[i].query)
+	for i := range s.orphans {
+		queries = append(queries, s.orphans[i].query)
 	}
 	about := sandbox.Asked{IDs: sets.New[string](), Pods: sets.New[types.UID]()}
 	for _, q := range queries {
@@ -226,25 +226,25 @@ func (a *Agent) list(ctx context.Context, about sandbox.Asked, me self) handshak
 	return look
 }
 
-// judge fills in the word.
-func (a *Agent) judge(w *word, look handshake.Look, me self) {
-	if w.final {
+// judge fills in the outcome.
+func (a *Agent) judge(e *evaluation, look handshake.Look, me self) {
+	if e.final {
 		return
 	}
-	if foreign := handshake.Foreign(w.spec, me.bootID); me.nodeUID != "" && foreign != "" {
-		w.Word = handshake.Word{Kind: handshake.Silence, Reason: v1alpha1.ReasonNotThisMachine, Message: foreign}
+	if foreign := handshake.Foreign(e.spec, me.bootID); me.nodeUID != "" && foreign != "" {
+		e.Outcome = handshake.Outcome{Kind: handshake.NoResponse, Reason: v1alpha1.ReasonNotThisMachine, Message: foreign}
 		return
 	}
-	w.Word = a.wordOn(w.query, look, me)
+	e.Outcome = a.outcomeOf(e.query, look, me)
 }
 
-// wordOn is what there is to say to a query that is for this agent.
-func (a *Agent) wordOn(q handshake.Query, look handshake.Look, me self) handshake.Word {
+// outcomeOf judges a query that is for this agent.
+func (a *Agent) outcomeOf(q handshake.Query, look handshake.Look, me self) handshake.Outcome {
 	switch {
 	case me.nodeUID == "" && me.reason == "":
-		return handshake.Word{Kind: handshake.Later, Message: "the API server did not say yet for which Node the agent responds"}
+		return handshake.Outcome{Kind: handshake.Pending, Message: "the API server did not say yet for which Node the agent responds"}
 	case me.nodeUID == "":
-		return handshake.Word{Kind: handshake.Silence, Reason: v1alpha1.ReasonNotThisMachine, Message: me.message}
+		return handshake.Outcome{Kind: handshake.NoResponse, Reason: v1alpha1.ReasonNotThisMachine, Message: me.message}
 	}
 	return handshake.Judge(q, look, a.memory.Recall(q), a.options.Settings)
 }

@@ -34,7 +34,7 @@ func (a *Agent) writeStatus(ctx context.Context, s *seen, look handshake.Look, m
 			a.poke()
 			err = a.checkStatus(ctx, s, me)
 		}
-	case len(s.words)+len(s.claims) > 0:
+	case len(s.queries)+len(s.orphans) > 0:
 		err = a.checkStatus(ctx, s, me)
 	}
 	if err != nil {
@@ -47,8 +47,8 @@ func (a *Agent) writeStatus(ctx context.Context, s *seen, look handshake.Look, m
 func (a *Agent) statusOf(s *seen, look handshake.Look, me self) *v1alpha1.GuardedNodeStatus {
 	next := s.node.Status.DeepCopy()
 	next.Responses = nil
-	for i := range s.words {
-		if r := handshake.Response(s.words[i].spec, s.words[i].Word, s.words[i].given, me.bootID, a.clock.Now()); r != nil {
+	for i := range s.queries {
+		if r := handshake.Response(s.queries[i].spec, s.queries[i].Outcome, s.queries[i].given, me.bootID, a.clock.Now()); r != nil {
 			next.Responses = append(next.Responses, *r)
 		}
 	}
@@ -63,12 +63,12 @@ func (a *Agent) statusOf(s *seen, look handshake.Look, me self) *v1alpha1.Guarde
 
 // allNodesOf is the response to the queries to all nodes as it has to be.
 func allNodesOf(s *seen, standing *v1alpha1.AllNodesResponse, look handshake.Look, me self) *v1alpha1.AllNodesResponse {
-	if s.all == nil || look.Listing == nil || (len(s.claims) == 0 && (standing == nil || len(standing.Claims) == 0)) {
+	if s.all == nil || look.Listing == nil || (len(s.orphans) == 0 && (standing == nil || len(standing.Claims) == 0)) {
 		return standing
 	}
 	queries := handshake.AllNodesFindings{UID: s.all.UID, Generation: s.all.Generation}
-	for i := range s.claims {
-		queries.Findings = append(queries.Findings, handshake.Finding{SandboxID: s.claims[i].orphan.SandboxID, Epoch: s.claims[i].orphan.Epoch, Word: s.claims[i].Word})
+	for i := range s.orphans {
+		queries.Findings = append(queries.Findings, handshake.Finding{SandboxID: s.orphans[i].orphan.SandboxID, Epoch: s.orphans[i].orphan.Epoch, Outcome: s.orphans[i].Outcome})
 	}
 	response, due := queries.Respond(standing, me.bootID, look.Listing.Began)
 	if !due {
@@ -89,9 +89,9 @@ func responding(s *seen, look handshake.Look) metav1.Condition {
 		refuse(look.Failure.Reason, look.Failure.Message)
 		return condition
 	}
-	for _, w := range slices.Concat(s.words, s.claims) {
-		if w.Kind == handshake.Silence && condition.Status == metav1.ConditionTrue {
-			refuse(w.Reason, w.Message)
+	for _, e := range slices.Concat(s.queries, s.orphans) {
+		if e.Kind == handshake.NoResponse && condition.Status == metav1.ConditionTrue {
+			refuse(e.Reason, e.Message)
 		}
 	}
 	return condition
@@ -125,12 +125,12 @@ func (a *Agent) checkStatus(ctx context.Context, s *seen, me self) error {
 // wrote counts what was written.
 func (a *Agent) wrote(s *seen, next *v1alpha1.GuardedNodeStatus) {
 	a.pace.news()
-	for i := range s.words {
-		w := &s.words[i]
-		r := responseTo(next, &w.spec)
-		if r != nil && (w.given == nil || *r != *w.given) {
+	for i := range s.queries {
+		e := &s.queries[i]
+		r := responseTo(next, &e.spec)
+		if r != nil && (e.given == nil || *r != *e.given) {
 			metrics.AgentResponses.WithLabelValues(string(r.Verdict), r.Reason).Inc()
-			a.log.Info("Responded", "record", r.Record, "sandbox", r.SandboxID, "epoch", r.Epoch, "verdict", r.Verdict, "reason", r.Reason, "why", w.Message)
+			a.log.Info("Responded", "record", r.Record, "sandbox", r.SandboxID, "epoch", r.Epoch, "verdict", r.Verdict, "reason", r.Reason, "why", e.Message)
 		}
 	}
 	if !equality.Semantic.DeepEqual(next.AllNodes, s.node.Status.AllNodes) {
@@ -148,13 +148,13 @@ func (a *Agent) report(s *seen, look handshake.Look, me self) {
 	if me.reason != "" {
 		counts[me.reason], first[me.reason] = 0, me.message
 	}
-	for _, w := range slices.Concat(s.words, s.claims) {
-		if w.Kind != handshake.Silence {
+	for _, e := range slices.Concat(s.queries, s.orphans) {
+		if e.Kind != handshake.NoResponse {
 			continue
 		}
-		counts[w.Reason]++
-		if first[w.Reason] == "" {
-			first[w.Reason] = w.Message
+		counts[e.Reason]++
+		if first[e.Reason] == "" {
+			first[e.Reason] = e.Message
 		}
 	}
 	a.silences.update(counts, first, me)

@@ -12,34 +12,34 @@ import (
 
 // Judge says what the agent has to say to a query after a look at the runtime. The recollection is of the query and
 // contains that look. Whether the agent may speak, and whether the query is for it, is not asked here: see Speaker and Foreign.
-func Judge(q Query, look Look, r Recollection, s Settings) Word {
+func Judge(q Query, look Look, r Recollection, s Settings) Outcome {
 	if look.Listing == nil {
-		return silent(look.Failure.Reason, look.Failure.Message)
+		return noResponse(look.Failure.Reason, look.Failure.Message)
 	}
 	l := look.Listing
 	if l.Began.Before(q.Seen) {
-		return Word{Kind: Later, Message: "the query came after the last list of the runtime began"}
+		return Outcome{Kind: Pending, Message: "the query came after the last list of the runtime began"}
 	}
 	listed := l.find(q.SandboxID)
 	if clash := conflict(q, l, r, listed); clash != "" {
-		return silent(v1alpha1.ReasonUIDConflict, clash)
+		return noResponse(v1alpha1.ReasonUIDConflict, clash)
 	}
 	w := judge(q, l, r, s, listed)
 	if q.NodeUID == "" {
 		w = claim(w)
 	}
-	if l.Tasks.Problem != "" && (w.Verdict == v1alpha1.VerdictReadyForRelease || w.Kind == Nothing) {
-		return silent(v1alpha1.ReasonListFailed, "a sandbox that the runtime failed to load is in no list, and runs on: "+l.Tasks.Problem)
+	if l.Tasks.Problem != "" && (w.Verdict == v1alpha1.VerdictReadyForRelease || w.Kind == NoClaim) {
+		return noResponse(v1alpha1.ReasonListFailed, "a sandbox that the runtime failed to load is in no list, and runs on: "+l.Tasks.Problem)
 	}
 	return w
 }
 
 // judge is the word of the node that has, or had, the sandbox.
-func judge(q Query, l *Listing, r Recollection, s Settings, listed *Sandbox) Word {
+func judge(q Query, l *Listing, r Recollection, s Settings, listed *Sandbox) Outcome {
 	if q.SandboxID == v1alpha1.AnySandbox {
 		return judgeAny(q, l, r, s)
 	}
-	var w Word
+	var w Outcome
 	if listed != nil {
 		w = judgeListed(l, listed)
 	} else {
@@ -60,9 +60,9 @@ func judge(q Query, l *Listing, r Recollection, s Settings, listed *Sandbox) Wor
 }
 
 // judgeListed: not ready is not gone.
-func judgeListed(l *Listing, s *Sandbox) Word {
-	hold := func(reason v1alpha1.Reason, message string) Word {
-		return answer(l, v1alpha1.VerdictDoNotRelease, reason, s.Pod.UID, message)
+func judgeListed(l *Listing, s *Sandbox) Outcome {
+	hold := func(reason v1alpha1.Reason, message string) Outcome {
+		return decided(l, v1alpha1.VerdictDoNotRelease, reason, s.Pod.UID, message)
 	}
 	switch {
 	case s.State != StateNotReady:
@@ -79,41 +79,41 @@ func judgeListed(l *Listing, s *Sandbox) Word {
 	case s.Network != NamespaceClosed:
 		return hold(v1alpha1.ReasonNetworkNamespaceUnknown, "the sandbox is not ready, and the runtime did not tell whether its network namespace is closed")
 	}
-	return answer(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxStopped, s.Pod.UID,
+	return decided(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxStopped, s.Pod.UID,
 		"the sandbox is stopped, every container has exited and its network namespace is closed")
 }
 
 // judgeAbsent: an ID that was seen never returns, unless its task shows that the runtime only failed to load it; one that was not
 // seen may still be starting.
-func judgeAbsent(q Query, l *Listing, r Recollection, s Settings) Word {
+func judgeAbsent(q Query, l *Listing, r Recollection, s Settings) Outcome {
 	pod := r.Pod.UID
 	if !r.Listed {
 		pod = q.Affirmed
 	}
 	switch {
 	case l.Tasks.IDs[q.SandboxID]:
-		return answer(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, pod,
+		return decided(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, pod,
 			l.Runtime+" does not list the sandbox, but has a task of it: it failed to load the sandbox when it was restarted, or is making it")
 	case l.Strays[q.SandboxID] > 0:
-		return answer(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonContainerNotExited, pod,
+		return decided(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonContainerNotExited, pod,
 			fmt.Sprintf("the runtime does not list the sandbox, but %d of its containers, which have not exited", l.Strays[q.SandboxID]))
 	case r.Listed:
-		return answer(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, pod, "the runtime no longer lists the sandbox")
+		return decided(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, pod, "the runtime no longer lists the sandbox")
 	case q.Affirmed != "":
-		return answer(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, pod,
+		return decided(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, pod,
 			"the runtime no longer lists the sandbox, which an agent of this Node saw earlier in this boot")
 	case r.absentFor(l, s):
-		return answer(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxNeverListed, "",
+		return decided(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxNeverListed, "",
 			"no list of the runtime showed the sandbox for longer than "+s.SandboxCreationMax.String())
 	}
-	return answer(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotSeen, "",
+	return decided(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotSeen, "",
 		"this agent never saw the sandbox: it may be starting until no list showed it for longer than "+s.SandboxCreationMax.String())
 }
 
 // judgeAny answers for every sandbox of the record's pod UID, one that is starting included. Only a Node can be asked that.
-func judgeAny(q Query, l *Listing, r Recollection, s Settings) Word {
+func judgeAny(q Query, l *Listing, r Recollection, s Settings) Outcome {
 	if q.RecordUID == "" || q.NodeUID == "" {
-		return Word{Kind: Later, Message: "the query is about every sandbox of a pod UID, but names no pod UID, or no Node"}
+		return Outcome{Kind: Pending, Message: "the query is about every sandbox of a pod UID, but names no pod UID, or no Node"}
 	}
 	if living := l.living("", []types.UID{q.RecordUID}); living != nil {
 		w := judgeListed(l, living)
@@ -125,16 +125,16 @@ func judgeAny(q Query, l *Listing, r Recollection, s Settings) Word {
 		seen = q.RecordUID
 	}
 	if r.Unloaded != "" {
-		w := answer(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, seen,
+		w := decided(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, seen,
 			l.Runtime+" does not list sandbox "+r.Unloaded+", but has a task of it")
 		w.SuccessorID = r.Unloaded
 		return w
 	}
 	if r.absentFor(l, s) {
-		return answer(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonNoSandbox, seen,
+		return decided(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonNoSandbox, seen,
 			"no list of the runtime showed a sandbox of the pod UID that is not gone for longer than "+s.SandboxCreationMax.String())
 	}
-	return answer(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotSeen, seen,
+	return decided(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotSeen, seen,
 		"a sandbox of the pod UID may be starting until no list showed one that is not gone for longer than "+s.SandboxCreationMax.String())
 }
 
@@ -144,18 +144,18 @@ func (r Recollection) absentFor(l *Listing, s Settings) bool {
 }
 
 // claim turns the word about a sandbox into the response to a query to all nodes: that this one has or had it.
-func claim(w Word) Word {
+func claim(w Outcome) Outcome {
 	switch {
-	case w.Kind != Answer:
+	case w.Kind != Decided:
 		return w
 	case w.Verdict == v1alpha1.VerdictDoNotRelease && w.Reason != v1alpha1.ReasonSandboxNotSeen:
 		return w
 	case w.Reason == v1alpha1.ReasonSandboxNeverListed:
-		return Word{Kind: Nothing, Time: w.Time, Message: w.Message}
+		return Outcome{Kind: NoClaim, Time: w.Time, Message: w.Message}
 	case w.Verdict == v1alpha1.VerdictReadyForRelease:
 		w.Verdict, w.Reason = v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxOfThisNode
 		w.Message = "this node had the sandbox, and says more once it is asked by its Node UID"
 		return w
 	}
-	return Word{Kind: Later, Message: w.Message}
+	return Outcome{Kind: Pending, Message: w.Message}
 }

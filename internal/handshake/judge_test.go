@@ -24,23 +24,23 @@ const (
 	node = types.UID("node-uid")
 )
 
-// outcome is a word without its text.
-type outcome struct {
+// verdict is a outcome without its text.
+type verdict struct {
 	Kind    Kind
 	Verdict v1alpha1.Verdict
 	Reason  v1alpha1.Reason
 	PodUID  types.UID
 }
 
-func hold(reason v1alpha1.Reason, pod types.UID) outcome {
-	return outcome{Answer, v1alpha1.VerdictDoNotRelease, reason, pod}
+func hold(reason v1alpha1.Reason, pod types.UID) verdict {
+	return verdict{Decided, v1alpha1.VerdictDoNotRelease, reason, pod}
 }
 
-func gone(reason v1alpha1.Reason, pod types.UID) outcome {
-	return outcome{Answer, v1alpha1.VerdictReadyForRelease, reason, pod}
+func gone(reason v1alpha1.Reason, pod types.UID) verdict {
+	return verdict{Decided, v1alpha1.VerdictReadyForRelease, reason, pod}
 }
 
-func quiet(reason v1alpha1.Reason) outcome { return outcome{Kind: Silence, Reason: reason} }
+func refusal(reason v1alpha1.Reason) verdict { return verdict{Kind: NoResponse, Reason: reason} }
 
 type situation struct {
 	toAll    bool
@@ -56,7 +56,7 @@ type situation struct {
 	listed   []Sandbox
 }
 
-func (s situation) judge() Word {
+func (s situation) judge() Outcome {
 	q := Query{SandboxID: id, NodeUID: node, RecordUID: s.record, Affirmed: s.affirmed, Seen: start}
 	if s.toAll {
 		q.NodeUID = ""
@@ -97,7 +97,7 @@ var (
 	longAbsent = Recollection{AbsentSince: start.Add(-settings.SandboxCreationMax - time.Nanosecond)}
 )
 
-// The agent's word, sentence by sentence as the design has it, and where each is held against the code. "node" is test/node, with a
+// The agent's outcome, sentence by sentence as the design has it, and where each is held against the code. "node" is test/node, with a
 // real API server and a real containerd, or k8s.io/cri-client/pkg/fake; agent is internal/agent, cri is internal/sandbox/cri.
 //
 //	"From an unfiltered list"
@@ -136,7 +136,7 @@ var (
 func TestTheAgentsWord(t *testing.T) {
 	cases := map[string]struct {
 		situation
-		want outcome
+		want verdict
 	}{
 		"gone = absent, for an ID that was seen":                                             {situation{recalled: seen}, gone(v1alpha1.ReasonSandboxAbsent, web.UID)},
 		"gone = absent, for an ID that an earlier agent of this Node saw":                    {situation{affirmed: web.UID}, gone(v1alpha1.ReasonSandboxAbsent, web.UID)},
@@ -151,9 +151,9 @@ func TestTheAgentsWord(t *testing.T) {
 		"an ID that this agent never saw needs absence for longer than sandboxCreationMax":   {situation{recalled: justAbsent}, hold(v1alpha1.ReasonSandboxNotSeen, "")},
 		"an ID that this agent never saw is gone after longer than sandboxCreationMax":       {situation{recalled: longAbsent}, gone(v1alpha1.ReasonSandboxNeverListed, "")},
 		"an ID of an unseen sandbox that is listed now is not gone, however long it was not": {situation{recalled: longAbsent, listed: one(StateReady, 0, 0)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
-		"a list from before the query was seen answers nothing":                              {situation{recalled: seen, early: true}, outcome{Kind: Later}},
-		"RuntimeUnreachable gives no answer":                                                 {situation{recalled: seen, failed: v1alpha1.ReasonRuntimeUnreachable}, quiet(v1alpha1.ReasonRuntimeUnreachable)},
-		"ListFailed gives no answer":                                                         {situation{recalled: longAbsent, failed: v1alpha1.ReasonListFailed}, quiet(v1alpha1.ReasonListFailed)},
+		"a list from before the query was seen answers nothing":                              {situation{recalled: seen, early: true}, verdict{Kind: Pending}},
+		"RuntimeUnreachable gives no answer":                                                 {situation{recalled: seen, failed: v1alpha1.ReasonRuntimeUnreachable}, refusal(v1alpha1.ReasonRuntimeUnreachable)},
+		"ListFailed gives no answer":                                                         {situation{recalled: longAbsent, failed: v1alpha1.ReasonListFailed}, refusal(v1alpha1.ReasonListFailed)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) { compare(t, tc.want, tc.judge()) })
@@ -164,20 +164,20 @@ func TestUIDConflictGivesNoAnswer(t *testing.T) {
 	alias := Pod{UID: web.UID, Namespace: web.Namespace, Name: "alias"}
 	cases := map[string]struct {
 		situation
-		want outcome
+		want verdict
 	}{
-		"two READY of one UID, one of them the sandbox": {situation{listed: []Sandbox{{ID: id, Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateReady}}}, quiet(v1alpha1.ReasonUIDConflict)},
+		"two READY of one UID, one of them the sandbox": {situation{listed: []Sandbox{{ID: id, Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateReady}}}, refusal(v1alpha1.ReasonUIDConflict)},
 		"two READY of the record's UID, the sandbox absent": {situation{record: web.UID, recalled: longAbsent,
-			listed: []Sandbox{{ID: "a", Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateReady}}}, quiet(v1alpha1.ReasonUIDConflict)},
+			listed: []Sandbox{{ID: "a", Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateReady}}}, refusal(v1alpha1.ReasonUIDConflict)},
 		"two READY of the UID with which the sandbox was seen": {situation{recalled: seen,
-			listed: []Sandbox{{ID: "a", Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateReady}}}, quiet(v1alpha1.ReasonUIDConflict)},
+			listed: []Sandbox{{ID: "a", Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateReady}}}, refusal(v1alpha1.ReasonUIDConflict)},
 		"two READY of the UID that an earlier agent affirmed": {situation{affirmed: web.UID,
-			listed: []Sandbox{{ID: "a", Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateReady}}}, quiet(v1alpha1.ReasonUIDConflict)},
+			listed: []Sandbox{{ID: "a", Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateReady}}}, refusal(v1alpha1.ReasonUIDConflict)},
 		"one UID under two names": {situation{tells: true,
-			listed: []Sandbox{{ID: id, Pod: web, State: StateNotReady, Network: NamespaceClosed}, {ID: "b", Pod: alias, State: StateNotReady}}}, quiet(v1alpha1.ReasonUIDConflict)},
-		"one sandbox listed under two pods": {situation{recalled: Recollection{Pod: web, Listed: true, Clash: true}}, quiet(v1alpha1.ReasonUIDConflict)},
+			listed: []Sandbox{{ID: id, Pod: web, State: StateNotReady, Network: NamespaceClosed}, {ID: "b", Pod: alias, State: StateNotReady}}}, refusal(v1alpha1.ReasonUIDConflict)},
+		"one sandbox listed under two pods": {situation{recalled: Recollection{Pod: web, Listed: true, Clash: true}}, refusal(v1alpha1.ReasonUIDConflict)},
 		"a query to all is not claimed in a conflict": {situation{toAll: true,
-			listed: []Sandbox{{ID: id, Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateReady}}}, quiet(v1alpha1.ReasonUIDConflict)},
+			listed: []Sandbox{{ID: id, Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateReady}}}, refusal(v1alpha1.ReasonUIDConflict)},
 		"one READY and an earlier attempt that is not: no conflict": {situation{
 			listed: []Sandbox{{ID: id, Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateNotReady}}}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
 		"a conflict of another pod concerns nobody else": {situation{record: web.UID, recalled: seen,
@@ -193,30 +193,30 @@ func TestUIDConflictGivesNoAnswer(t *testing.T) {
 func TestAMarkThatAsksAllIsClaimedOrPassedOver(t *testing.T) {
 	cases := map[string]struct {
 		situation
-		want outcome
+		want verdict
 	}{
 		"the node that has the sandbox claims it, with its pod UID": {situation{toAll: true, listed: one(StateReady, 0, 0)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
 		"on CRI-O too": {situation{toAll: true, listed: one(StateNotReady, 0, 0)}, hold(v1alpha1.ReasonSandboxListed, web.UID)},
 		"the node that had it claims it too, and releases nothing":               {situation{toAll: true, recalled: seen}, hold(v1alpha1.ReasonSandboxOfThisNode, web.UID)},
 		"a stopped one is claimed, not released":                                 {situation{toAll: true, tells: true, listed: one(StateNotReady, 0, NamespaceClosed)}, hold(v1alpha1.ReasonSandboxOfThisNode, web.UID)},
-		"a node that never saw it says nothing yet":                              {situation{toAll: true}, outcome{Kind: Later}},
-		"a node that did not see it for sandboxCreationMax has nothing to claim": {situation{toAll: true, recalled: longAbsent}, outcome{Kind: Nothing}},
-		"a failed list does not count":                                           {situation{toAll: true, recalled: longAbsent, failed: v1alpha1.ReasonListFailed}, quiet(v1alpha1.ReasonListFailed)},
+		"a node that never saw it says nothing yet":                              {situation{toAll: true}, verdict{Kind: Pending}},
+		"a node that did not see it for sandboxCreationMax has nothing to claim": {situation{toAll: true, recalled: longAbsent}, verdict{Kind: NoClaim}},
+		"a failed list does not count":                                           {situation{toAll: true, recalled: longAbsent, failed: v1alpha1.ReasonListFailed}, refusal(v1alpha1.ReasonListFailed)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) { compare(t, tc.want, tc.judge()) })
 	}
 }
 
-func compare(t *testing.T, want outcome, got Word) {
+func compare(t *testing.T, want verdict, got Outcome) {
 	t.Helper()
-	if diff := cmp.Diff(want, outcome{got.Kind, got.Verdict, got.Reason, got.PodUID}); diff != "" {
+	if diff := cmp.Diff(want, verdict{got.Kind, got.Verdict, got.Reason, got.PodUID}); diff != "" {
 		t.Errorf("%q (-want +got)\n%s", got.Message, diff)
 	}
 	if got.Message == "" {
 		t.Error("there is no message")
 	}
-	if got.Kind == Answer && !got.Time.Equal(start) {
+	if got.Kind == Decided && !got.Time.Equal(start) {
 		t.Errorf("the answer is dated %s, not when its list began", got.Time)
 	}
 }

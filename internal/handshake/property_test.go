@@ -21,11 +21,11 @@ func TestI1I5OnlyProofReleases(t *testing.T) {
 	}
 	for _, s := range all {
 		w := s.judge()
-		released := w.Kind == Answer && w.Verdict == v1alpha1.VerdictReadyForRelease
+		released := w.Kind == Decided && w.Verdict == v1alpha1.VerdictReadyForRelease
 		if released != proven(s) {
-			t.Fatalf("proven: %t, and the word is %+v: %+v", proven(s), w, s)
+			t.Fatalf("proven: %t, and the outcome is %+v: %+v", proven(s), w, s)
 		}
-		if w.Kind == Nothing && !mayPass(s) {
+		if w.Kind == NoClaim && !mayPass(s) {
 			t.Fatalf("passed over without proof: %+v", s)
 		}
 	}
@@ -217,8 +217,8 @@ func (h *history) change() {
 func (h *history) respond() string {
 	queries := AllNodesFindings{UID: "all", Generation: h.generation}
 	for _, f := range h.standing {
-		f.Word = Word{Kind: []Kind{Nothing, Answer, Later, Silence}[h.random.IntN(4)], Reason: v1alpha1.ReasonSandboxOfThisNode}
-		if f.Kind == Nothing || f.Kind == Answer {
+		f.Outcome = Outcome{Kind: []Kind{NoClaim, Decided, Pending, NoResponse}[h.random.IntN(4)], Reason: v1alpha1.ReasonSandboxOfThisNode}
+		if f.Kind == NoClaim || f.Kind == Decided {
 			h.settled[h.boot][f.Epoch] = true
 		}
 		queries.Findings = append(queries.Findings, f)

@@ -15,17 +15,17 @@ import (
 // Response is that of the agent in a boot to a query about one sandbox; nil for none. Without a new word the one that was given stays, of whatever epoch:
 // it says what a later agent needs to know of the sandbox. Where the runtime of an out-of-service node cannot be read, the agent is alive all the same, so
 // that the node is not off: its response holds the address.
-func Response(q v1alpha1.SandboxQuery, w Word, given *v1alpha1.SandboxResponse, boot string, now time.Time) *v1alpha1.SandboxResponse {
+func Response(q v1alpha1.SandboxQuery, w Outcome, given *v1alpha1.SandboxResponse, boot string, now time.Time) *v1alpha1.SandboxResponse {
 	if given != nil && Final(q, *given) {
 		return given
 	}
-	if w.Kind == Silence && q.OutOfService && Foreign(q, boot) == "" {
+	if w.Kind == NoResponse && q.OutOfService && Foreign(q, boot) == "" {
 		w.Kind, w.Verdict, w.Time = Answer, v1alpha1.VerdictDoNotRelease, now
 		if given != nil && given.BootID == boot {
 			w.PodUID = given.PodUID
 		}
 	}
-	if w.Kind != Answer {
+	if w.Kind != Decided {
 		return given
 	}
 	next := v1alpha1.SandboxResponse{Record: q.Record, SandboxID: q.SandboxID, Epoch: q.Epoch, BootID: boot, Verdict: w.Verdict, Reason: string(w.Reason),
@@ -43,7 +43,7 @@ func Response(q v1alpha1.SandboxQuery, w Word, given *v1alpha1.SandboxResponse, 
 type Finding struct {
 	SandboxID string
 	Epoch     int64
-	Word
+	Outcome
 }
 
 // AllNodesFindings are the findings for the queries of the AllNodesQuery, as they stood before the list of the runtime began.
@@ -75,7 +75,7 @@ func (q *AllNodesFindings) Respond(standing *v1alpha1.AllNodesResponse, bootID s
 		case claim != nil:
 			next.Claims = append(next.Claims, *claim)
 			due = due || isNew
-		case f.Kind != Nothing && f.Epoch > settled:
+		case f.Kind != NoClaim && f.Epoch > settled:
 			next.Generation = min(next.Generation, f.Epoch-1)
 		}
 	}
@@ -92,7 +92,7 @@ func (f *Finding) claim(before []v1alpha1.SandboxClaim, bootID string) (claim *v
 	if at >= 0 {
 		claim = &before[at]
 	}
-	if f.Kind != Answer {
+	if f.Kind != Decided {
 		return claim, false
 	}
 	found := v1alpha1.SandboxClaim{SandboxID: f.SandboxID, PodUID: f.PodUID, BootID: bootID, Reason: string(f.Reason), Time: metav1.NewTime(f.Time)}

@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// succession is a word that names another sandbox.
+// succession is a outcome that names another sandbox.
 type succession struct {
-	outcome
+	verdict
 	SuccessorID string
 }
 
@@ -46,16 +46,16 @@ func TestReadyForReleaseIsAboutThePodUIDToo(t *testing.T) {
 		"asked of all: the node that has the next one claims it":            {situation{toAll: true, recalled: seen, listed: []Sandbox{next}}, succeededBy("next")},
 		"asked of all, never seen: the node that has the next one claims":   {situation{toAll: true, record: web.UID, recalled: longAbsent, listed: []Sandbox{next}}, succession{hold(v1alpha1.ReasonSandboxReplaced, ""), "next"}},
 		"sandboxes that name no pod are nobody's successors":                {situation{recalled: Recollection{Listed: true}, listed: []Sandbox{{ID: "x", State: StateReady}}}, succession{gone(v1alpha1.ReasonSandboxAbsent, ""), ""}},
-		"two ready ones of the UID: nobody can tell, no successor is named": {situation{recalled: seen, listed: []Sandbox{next, {ID: "b", Pod: web, State: StateReady}}}, succession{quiet(v1alpha1.ReasonUIDConflict), ""}},
+		"two ready ones of the UID: nobody can tell, no successor is named": {situation{recalled: seen, listed: []Sandbox{next, {ID: "b", Pod: web, State: StateReady}}}, succession{refusal(v1alpha1.ReasonUIDConflict), ""}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) { compareSuccession(t, tc.want, tc.judge()) })
 	}
 }
 
-func compareSuccession(t *testing.T, want succession, got Word) {
+func compareSuccession(t *testing.T, want succession, got Outcome) {
 	t.Helper()
-	compare(t, want.outcome, got)
+	compare(t, want.verdict, got)
 	if got.SuccessorID != want.SuccessorID {
 		t.Errorf("names %q: %s", got.SuccessorID, got.Message)
 	}
@@ -64,7 +64,7 @@ func compareSuccession(t *testing.T, want succession, got Word) {
 func TestASandboxThatContainerdFailedToLoadIsNotGone(t *testing.T) {
 	cases := map[string]struct {
 		situation
-		want outcome
+		want verdict
 	}{
 		"seen, not listed, and its task is there":                   {situation{task: true, recalled: seen}, hold(v1alpha1.ReasonSandboxNotLoaded, web.UID)},
 		"an earlier agent saw it":                                   {situation{task: true, affirmed: web.UID}, hold(v1alpha1.ReasonSandboxNotLoaded, web.UID)},
@@ -74,10 +74,10 @@ func TestASandboxThatContainerdFailedToLoadIsNotGone(t *testing.T) {
 		"asked of all, its node claims it":                          {situation{toAll: true, task: true}, hold(v1alpha1.ReasonSandboxNotLoaded, "")},
 		"listed as stopped, and its own container's task is there":  {situation{tells: true, task: true, listed: one(StateNotReady, 0, NamespaceClosed)}, hold(v1alpha1.ReasonContainerNotExited, web.UID)},
 		"listed as ready with its task: ready":                      {situation{tells: true, task: true, listed: one(StateReady, 0, 0)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
-		"tasks that cannot be read prove no absence":                {situation{blind: true, recalled: seen}, quiet(v1alpha1.ReasonListFailed)},
-		"nor that a listed one is stopped":                          {situation{blind: true, tells: true, listed: one(StateNotReady, 0, NamespaceClosed)}, quiet(v1alpha1.ReasonListFailed)},
+		"tasks that cannot be read prove no absence":                {situation{blind: true, recalled: seen}, refusal(v1alpha1.ReasonListFailed)},
+		"nor that a listed one is stopped":                          {situation{blind: true, tells: true, listed: one(StateNotReady, 0, NamespaceClosed)}, refusal(v1alpha1.ReasonListFailed)},
 		"what is not gone is said without them":                     {situation{blind: true, listed: one(StateReady, 0, 0)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
-		"nor may a query to all be passed over without them":        {situation{blind: true, toAll: true, recalled: longAbsent}, quiet(v1alpha1.ReasonListFailed)},
+		"nor may a query to all be passed over without them":        {situation{blind: true, toAll: true, recalled: longAbsent}, refusal(v1alpha1.ReasonListFailed)},
 		"the node that had a sandbox claims it without them":        {situation{blind: true, toAll: true, recalled: seen}, hold(v1alpha1.ReasonSandboxOfThisNode, web.UID)},
 		"a sandbox that was never seen is not gone without them":    {situation{blind: true}, hold(v1alpha1.ReasonSandboxNotSeen, "")},
 		"a task of another sandbox does not matter: its own is not": {situation{recalled: seen}, gone(v1alpha1.ReasonSandboxAbsent, web.UID)},
@@ -129,11 +129,11 @@ func TestEverySandboxOfAPodUID(t *testing.T) {
 			want: succession{gone(v1alpha1.ReasonNoSandbox, web.UID), ""}},
 		"another pod's do not matter": {listing: Listing{Sandboxes: []Sandbox{{ID: "x", Pod: other, State: StateReady}}}, recalled: longAbsent,
 			want: succession{gone(v1alpha1.ReasonNoSandbox, ""), ""}},
-		"two ready ones: nobody can tell":             {listing: Listing{Sandboxes: []Sandbox{next, {ID: "b", Pod: web, State: StateReady}}}, want: succession{quiet(v1alpha1.ReasonUIDConflict), ""}},
-		"tasks that cannot be read prove no absence":  {listing: Listing{Tasks: Tasks{Problem: "denied"}}, recalled: longAbsent, want: succession{quiet(v1alpha1.ReasonListFailed), ""}},
-		"a list from before the query proves nothing": {query: Query{Seen: start.Add(1)}, recalled: longAbsent, want: succession{outcome{Kind: Later}, ""}},
-		"an orphan has no pod UID to ask about":       {query: Query{RecordUID: "none"}, recalled: longAbsent, want: succession{outcome{Kind: Later}, ""}},
-		"only a Node can be asked":                    {query: Query{NodeUID: "all"}, recalled: longAbsent, want: succession{outcome{Kind: Later}, ""}},
+		"two ready ones: nobody can tell":             {listing: Listing{Sandboxes: []Sandbox{next, {ID: "b", Pod: web, State: StateReady}}}, want: succession{refusal(v1alpha1.ReasonUIDConflict), ""}},
+		"tasks that cannot be read prove no absence":  {listing: Listing{Tasks: Tasks{Problem: "denied"}}, recalled: longAbsent, want: succession{refusal(v1alpha1.ReasonListFailed), ""}},
+		"a list from before the query proves nothing": {query: Query{Seen: start.Add(1)}, recalled: longAbsent, want: succession{verdict{Kind: Pending}, ""}},
+		"an orphan has no pod UID to ask about":       {query: Query{RecordUID: "none"}, recalled: longAbsent, want: succession{verdict{Kind: Pending}, ""}},
+		"only a Node can be asked":                    {query: Query{NodeUID: "all"}, recalled: longAbsent, want: succession{verdict{Kind: Pending}, ""}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -100,14 +100,14 @@ func (a *Audit) judge(p *pass, read time.Time) {
 	a.memory.Expect(queries)
 	a.memory.Observe(p.look)
 	for i, e := range p.entries {
-		word := handshake.Judge(queries[i], p.look, a.row(queries[i]), a.settings)
+		outcome := handshake.Judge(queries[i], p.look, a.row(queries[i]), a.settings)
 		switch {
-		case word.Kind != handshake.Answer:
+		case outcome.Kind != handshake.Decided:
 		case p.listed[e.SandboxID]:
-			if word.Reason != v1alpha1.ReasonSandboxReady {
+			if outcome.Reason != v1alpha1.ReasonSandboxReady {
 				p.add(ofEntry(v1alpha1.ReasonAddressOfStoppedSandbox, e, "the runtime lists the sandbox as not ready"))
 			}
-		case word.Verdict == v1alpha1.VerdictReadyForRelease:
+		case outcome.Verdict == v1alpha1.VerdictReadyForRelease:
 			p.gone = append(p.gone, e)
 			p.add(ofEntry(v1alpha1.ReasonAddressLeaked, e, "no list of the runtime showed the sandbox for longer than %s", a.settings.SandboxCreationMax))
 		}

@@ -184,7 +184,7 @@ func checkEvidence(t *testing.T, r *foreignRuntime, listing *handshake.Listing, 
 		memory.Expect([]handshake.Query{q})
 		memory.Observe(look)
 		word := handshake.Judge(q, look, memory.Recall(q), handshake.Settings{SandboxCreationMax: time.Minute})
-		if word.Kind == handshake.Answer && word.Verdict == "ReadyForRelease" && r.mayRun(queried, string(q.RecordUID)) {
+		if word.Kind == handshake.Decided && word.Verdict == "ReadyForRelease" && r.mayRun(queried, string(q.RecordUID)) {
 			t.Errorf("%q of pod UID %q is ready for release (%s), and the runtime may run it", queried, q.RecordUID, word.Message)
 		}
 	}

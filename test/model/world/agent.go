@@ -182,12 +182,12 @@ func (t *turn) speak(i int) {
 		if me == 0 || view[k].Epoch == 0 || to.visible(i)[k].Epoch == 0 {
 			continue
 		}
-		word := t.m.word(&t.From, i, k, me)
+		outcome := t.m.outcome(&t.From, i, k, me)
 		wrote := ""
 		if view[k].All {
-			wrote = t.respond(&to, i, me, view[k], word)
+			wrote = t.respond(&to, i, me, view[k], outcome)
 		} else {
-			wrote = t.write(&to, i, k, me, word)
+			wrote = t.write(&to, i, k, me, outcome)
 		}
 		if wrote != "" {
 			said = append(said, wrote)
@@ -201,15 +201,15 @@ func (t *turn) speak(i int) {
 	t.Owed(to, label)
 }
 
-// write puts an answer into the record, unless it has it or the last word was said.
-func (t *turn) write(to *State, i, k int, me uint8, word handshake.Word) string {
+// write puts an answer into the record, unless it has it or the last outcome was said.
+func (t *turn) write(to *State, i, k int, me uint8, outcome handshake.Outcome) string {
 	mark := to.Agent[i].View[k]
 	given := to.Rec.answer(k, me)
-	if word.Kind != handshake.Answer || (given != nil && given.UID == mark.UID && handshake.Final(queryOf(k, mark), *responseOf(k, given))) {
+	if outcome.Kind != handshake.Decided || (given != nil && given.UID == mark.UID && handshake.Final(queryOf(k, mark), *responseOf(k, given))) {
 		return ""
 	}
-	said := Answer{Epoch: mark.Epoch, UID: me, Boot: bootKey(uint8(i), to.Machine[i].Boot), Ready: word.Verdict == v1alpha1.VerdictReadyForRelease,
-		Reason: reasonIndex(string(word.Reason)), Pod: podIndex(word.PodUID), Next: boxIndex(word.SuccessorID)}
+	said := Answer{Epoch: mark.Epoch, UID: me, Boot: bootKey(uint8(i), to.Machine[i].Boot), Ready: outcome.Verdict == v1alpha1.VerdictReadyForRelease,
+		Reason: reasonIndex(string(outcome.Reason)), Pod: podIndex(outcome.PodUID), Next: boxIndex(outcome.SuccessorID)}
 	if given != nil && *given == said {
 		return ""
 	}
@@ -217,7 +217,7 @@ func (t *turn) write(to *State, i, k int, me uint8, word handshake.Word) string 
 	if !t.Explain {
 		return ""
 	}
-	return string(word.Verdict) + " about " + boxID(k) + " (" + string(word.Reason) + ")"
+	return string(outcome.Verdict) + " about " + boxID(k) + " (" + string(outcome.Reason) + ")"
 }
 
 // answer is what the record has from a Node UID; nil if nothing.
@@ -249,7 +249,7 @@ func (r *Record) put(k int, said Answer) {
 }
 
 // respond writes the response of a node to the query to all nodes, with its claim, if that is due.
-func (t *turn) respond(to *State, i int, me uint8, query Mark, word handshake.Word) string {
+func (t *turn) respond(to *State, i int, me uint8, query Mark, outcome handshake.Outcome) string {
 	name, boot := to.Machine[i].Name, bootKey(uint8(i), to.Machine[i].Boot)
 	standing := &v1alpha1.AllNodesResponse{}
 	if last := to.Response[name]; last.UID == me {
@@ -259,7 +259,7 @@ func (t *turn) respond(to *State, i int, me uint8, query Mark, word handshake.Wo
 		standing.Claims = []v1alpha1.SandboxClaim{{SandboxID: boxID(0), BootID: bootID(given.Boot), Reason: responseOf(0, given).Reason, PodUID: podUID(given.Pod)}}
 	}
 	queries := handshake.AllNodesFindings{UID: allUID, Generation: int64(query.Epoch),
-		Findings: []handshake.Finding{{SandboxID: boxID(0), Epoch: int64(query.Epoch), Word: word}}}
+		Findings: []handshake.Finding{{SandboxID: boxID(0), Epoch: int64(query.Epoch), Outcome: outcome}}}
 	next, due := queries.Respond(standing, bootID(boot), now)
 	if !due {
 		return ""

@@ -15,8 +15,8 @@ type Kind uint8
 
 // The kinds of words.
 const (
-	// Silence: no answer, for a reason that somebody has to see.
-	Silence Kind = iota + 1
+	// NoResponse: no answer, for a reason that somebody has to see.
+	NoResponse Kind = iota + 1
 	// Answer: a verdict.
 	Answer
 	// Nothing: a query to all nodes, and this node has nothing to claim.
@@ -25,12 +25,12 @@ const (
 	Later
 )
 
-// Word is what the agent has to say to one query.
-type Word struct {
+// Outcome is what the agent has to say to one query.
+type Outcome struct {
 	Kind Kind
 	// Verdict is set for an Answer.
 	Verdict v1alpha1.Verdict
-	// Reason is set for an Answer and a Silence.
+	// Reason is set for an Answer and a NoResponse.
 	Reason v1alpha1.Reason
 	// PodUID is the pod UID with which the sandbox was seen; empty if it never was.
 	PodUID types.UID
@@ -43,10 +43,10 @@ type Word struct {
 	Message string
 }
 
-func silent(reason v1alpha1.Reason, message string) Word {
-	return Word{Kind: Silence, Reason: reason, Message: message}
+func noResponse(reason v1alpha1.Reason, message string) Outcome {
+	return Outcome{Kind: NoResponse, Reason: reason, Message: message}
 }
 
-func answer(l *Listing, verdict v1alpha1.Verdict, reason v1alpha1.Reason, pod types.UID, message string) Word {
-	return Word{Kind: Answer, Verdict: verdict, Reason: reason, PodUID: pod, Time: l.Began, Message: message}
+func decided(l *Listing, verdict v1alpha1.Verdict, reason v1alpha1.Reason, pod types.UID, message string) Outcome {
+	return Outcome{Kind: Decided, Verdict: verdict, Reason: reason, PodUID: pod, Time: l.Began, Message: message}
 }

@@ -12,10 +12,10 @@ import (
 )
 
 // word is what the agent has to say about a mark: Judge, on the list that it has and what it remembers.
-func (m *Model) word(s *State, i, k int, me uint8) handshake.Word {
+func (m *Model) outcome(s *State, i, k int, me uint8) handshake.Outcome {
 	a := &s.Agent[i]
 	if !a.View[k].All && !m.isShown(s, i, k, me) {
-		return handshake.Word{Kind: handshake.Silence, Reason: v1alpha1.ReasonNotThisMachine, Message: "the query is to another Node UID, or another boot"}
+		return handshake.Outcome{Kind: handshake.NoResponse, Reason: v1alpha1.ReasonNotThisMachine, Message: "the query is to another Node UID, or another boot"}
 	}
 	q := handshake.Query{SandboxID: boxID(k), RecordUID: s.recordUID(), Seen: now.Add(-time.Second)}
 	if !a.View[k].All {
