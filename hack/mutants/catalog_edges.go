@@ -80,16 +80,16 @@ var edgeMutants = []mutant{
 		new: "		return\n", by: inHandshake,
 	},
 	{
-		rule: "handshake: an agent speaks only for the machine that its Node describes",
-		file: "internal/handshake/speaker.go",
+		rule: "handshake: an agent responds only for the machine that its Node describes",
+		file: "internal/handshake/responder.go",
 		old:  `if (unknown && id.required) || (!unknown && !strings.EqualFold(id.node, id.host)) {`,
 		new:  `if (unknown && id.required) || (!unknown && strings.EqualFold(id.node, "")) {`, by: inHandshake,
 	},
 	{
-		rule: "handshake: an agent speaks only for the Node UID of its token",
-		file: "internal/handshake/speaker.go",
-		old:  `case s.Token.NodeUID == "" || s.Token.NodeUID != s.Node.UID:`,
-		new:  `case s.Token.NodeUID == "":`, by: inHandshake,
+		rule: "handshake: an agent responds only for the Node UID of its token",
+		file: "internal/handshake/responder.go",
+		old:  `case r.Token.NodeUID == "" || r.Token.NodeUID != r.Node.UID:`,
+		new:  `case r.Token.NodeUID == "":`, by: inHandshake,
 	},
 	{
 		rule: "compare-and-release: a removal tests the sandbox ID",

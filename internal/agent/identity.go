@@ -87,17 +87,17 @@ func (i *identity) read(ctx context.Context) (self, error) {
 	if err != nil {
 		return self{}, err
 	}
-	speaker := handshake.Speaker{NodeName: i.nodeName, Token: token, Host: host}
+	responder := handshake.Responder{NodeName: i.nodeName, Token: token, Host: host}
 	var node corev1.Node
 	switch err := i.client.Get(ctx, client.ObjectKey{Name: i.nodeName}, &node); {
 	case err == nil:
-		speaker.Node = new(facts.Identity(&node))
+		responder.Node = new(facts.Identity(&node))
 	case !apierrors.IsNotFound(err):
 		return self{}, fmt.Errorf("reading Node %s: %w", i.nodeName, err)
 	}
 	// The boot ID as the Node spells it: queries and responses are compared with the Node.
 	found := self{podUID: token.PodUID, bootID: node.Status.NodeInfo.BootID, nodeObject: node.UID}
-	found.nodeUID, found.reason, found.message = speaker.Speaks()
+	found.nodeUID, found.reason, found.message = responder.RespondsFor()
 	return found, nil
 }
 

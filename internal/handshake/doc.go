@@ -25,5 +25,5 @@
 // A query to all nodes gets a claim (DoNotRelease) from the node that has or had the sandbox, and no response from any
 // other. Respond says up to which query that counts.
 //
-// Whose agent may speak at all is Speaker's query: the token, the Node object and the machine have to be one.
+// Whose agent may speak at all is Responder's query: the token, the Node object and the machine have to be one.
 package handshake

@@ -11,7 +11,7 @@ import (
 )
 
 // Judge says what the agent has to say to a query after a look at the runtime. The recollection is of the query and
-// contains that look. Whether the agent may speak, and whether the query is for it, is not asked here: see Speaker and Foreign.
+// contains that look. Whether the agent may speak, and whether the query is for it, is not asked here: see Responder and Foreign.
 func Judge(q Query, look Look, r Recollection, s Settings) Outcome {
 	if look.Listing == nil {
 		return noResponse(look.Failure.Reason, look.Failure.Message)

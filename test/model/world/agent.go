@@ -35,7 +35,7 @@ func (t *turn) agent(i int) {
 	}
 	t.list(i)
 	if machine.Linked && a.Listed {
-		t.speak(i)
+		t.report(i)
 	}
 }
 
@@ -156,27 +156,27 @@ func (a *Agent) shows(s *State, k int) bool {
 	return false
 }
 
-// speaks is for which Node the agent may speak: a live read.
-func (s *State) speaks(i int) uint8 {
+// respondsFor is the Node UID for which the agent may respond, by a live read; 0 for none.
+func (s *State) respondsFor(i int) uint8 {
 	name := s.Machine[i].Name
-	speaker := handshake.Speaker{NodeName: nodeName(name), Host: identity(Ident{Machine: uint8(i), Boot: s.Machine[i].Boot}),
+	responder := handshake.Responder{NodeName: nodeName(name), Host: identity(Ident{Machine: uint8(i), Boot: s.Machine[i].Boot}),
 		Token: handshake.Token{NodeName: nodeName(name), NodeUID: nodeUID(s.Agent[i].Token), PodUID: agentUID}}
 	if node := s.Node[name]; node.UID != 0 {
 		live := identity(node.shown())
-		speaker.Node = &live
+		responder.Node = &live
 	}
-	if uid, _, _ := speaker.Speaks(); uid == "" {
+	if uid, _, _ := responder.RespondsFor(); uid == "" {
 		return 0
 	}
 	return s.Agent[i].Token
 }
 
-// speak: the agent judges its list and writes what it has to say.
-func (t *turn) speak(i int) {
+// report: the agent judges its list and writes its responses.
+func (t *turn) report(i int) {
 	to := t.From
 	a := &to.Agent[i]
 	view := a.View
-	me := to.speaks(i)
+	me := to.respondsFor(i)
 	var said []string
 	for k := range view {
 		if me == 0 || view[k].Epoch == 0 || to.visible(i)[k].Epoch == 0 {

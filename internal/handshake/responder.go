@@ -18,9 +18,9 @@ type Token struct {
 	NodeUID  types.UID
 }
 
-// Speaker is who the agent is: the Node for which its token was issued, the Node object of its name, and the machine on
+// Responder is who the agent is: the Node for which its token was issued, the Node object of its name, and the machine on
 // which it runs.
-type Speaker struct {
+type Responder struct {
 	// NodeName is the name that the agent was given.
 	NodeName string
 	Token    Token
@@ -30,42 +30,42 @@ type Speaker struct {
 	Host v1alpha1.NodeIdentity
 }
 
-// Speaks gives the Node UID for which the agent may answer. The reason is ReasonNotThisMachine, and the message says why,
+// RespondsFor gives the Node UID for which the agent may answer. The reason is ReasonNotThisMachine, and the message says why,
 // where it may not: a new machine under an old name, a copied token, or a Node that was registered again.
-func (s Speaker) Speaks() (_ types.UID, _ v1alpha1.Reason, message string) {
+func (r Responder) RespondsFor() (_ types.UID, _ v1alpha1.Reason, message string) {
 	switch {
-	case s.Token.NodeName != s.NodeName:
+	case r.Token.NodeName != r.NodeName:
 		message = fmt.Sprintf("the agent's token was issued for node %q, but it was started for node %q; run it in a pod of that node",
-			s.Token.NodeName, s.NodeName)
-	case s.Node == nil:
-		message = fmt.Sprintf("there is no Node %s", s.NodeName)
-	case s.Token.NodeUID == "" || s.Token.NodeUID != s.Node.UID:
+			r.Token.NodeName, r.NodeName)
+	case r.Node == nil:
+		message = fmt.Sprintf("there is no Node %s", r.NodeName)
+	case r.Token.NodeUID == "" || r.Token.NodeUID != r.Node.UID:
 		message = fmt.Sprintf("the agent's token was issued for Node UID %q, but Node %s has UID %s; it answers again once the kubelet has renewed the token",
-			s.Token.NodeUID, s.NodeName, s.Node.UID)
+			r.Token.NodeUID, r.NodeName, r.Node.UID)
 	default:
-		message = s.machine()
+		message = r.machine()
 	}
 	if message != "" {
 		return "", v1alpha1.ReasonNotThisMachine, message
 	}
-	return s.Node.UID, "", ""
+	return r.Node.UID, "", ""
 }
 
 // machine compares the Node with the host. The boot ID must be known and equal; of the others, what both sides know. The
 // kubelet reads the same files.
-func (s Speaker) machine() string {
+func (r Responder) machine() string {
 	for _, id := range []struct {
 		name, node, host string
 		required         bool
 	}{
-		{"boot ID", s.Node.BootID, s.Host.BootID, true},
-		{"machine ID", s.Node.MachineID, s.Host.MachineID, false},
-		{"system UUID", s.Node.SystemUUID, s.Host.SystemUUID, false},
+		{"boot ID", r.Node.BootID, r.Host.BootID, true},
+		{"machine ID", r.Node.MachineID, r.Host.MachineID, false},
+		{"system UUID", r.Node.SystemUUID, r.Host.SystemUUID, false},
 	} {
 		unknown := id.node == "" || id.host == ""
 		if (unknown && id.required) || (!unknown && !strings.EqualFold(id.node, id.host)) {
 			return fmt.Sprintf("Node %s (UID %s) reports the %s %q, but this machine has %q: another machine has the name",
-				s.NodeName, s.Node.UID, id.name, id.node, id.host)
+				r.NodeName, r.Node.UID, id.name, id.node, id.host)
 		}
 	}
 	return ""
