@@ -5,13 +5,13 @@ package main
 // queryMutants break the queries to all nodes and the responses to them, and what stands for a list.
 var queryMutants = []mutant{
 	{
-		rule: "handshake: a node acknowledges no generation before the query in it is settled (0281)",
+		rule: "handshake: a node acknowledges no generation before the query in it has an outcome (0281)",
 		file: "internal/handshake/respond.go",
-		old:  `case f.Kind != NoClaim && f.Epoch > settled:`,
-		new:  `case f.Kind == NoResponse && f.Epoch > settled:`, by: inHandshake,
+		old:  `case f.Kind != NoClaim && f.Epoch > done:`,
+		new:  `case f.Kind == NoResponse && f.Epoch > done:`, by: inHandshake,
 	},
 	{
-		rule: "handshake: what was settled in another boot is not settled in this one (0281)",
+		rule: "handshake: what was done in another boot is not done in this one (0281)",
 		file: "internal/handshake/respond.go",
 		old:  `if before.UID == q.UID && before.BootID == bootID {`,
 		new:  `if before.UID == q.UID {`, by: inHandshake,

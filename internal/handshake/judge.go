@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// Judge says what the agent has to say to a query after a look at the runtime. The recollection is of the query and
-// contains that look. Whether the agent may speak, and whether the query is for it, is not asked here: see Responder and Foreign.
+// Judge decides about a query after a look at the runtime, which the recollection contains. Whether the agent may respond, and whether the
+// query is for it, is decided elsewhere: see Responder and Foreign.
 func Judge(q Query, look Look, r Recollection, s Settings) Outcome {
 	if look.Listing == nil {
 		return noResponse(look.Failure.Reason, look.Failure.Message)
@@ -29,12 +29,12 @@ func Judge(q Query, look Look, r Recollection, s Settings) Outcome {
 		w = claim(w)
 	}
 	if l.Tasks.Problem != "" && (w.Verdict == v1alpha1.VerdictReadyForRelease || w.Kind == NoClaim) {
-		return noResponse(v1alpha1.ReasonListFailed, "a sandbox that the runtime failed to load is in no list, and runs on: "+l.Tasks.Problem)
+		return noResponse(v1alpha1.ReasonListFailed, "a sandbox that the runtime failed to load would be in no list and still running: "+l.Tasks.Problem)
 	}
 	return w
 }
 
-// judge is the word of the node that has, or had, the sandbox.
+// judge is the outcome for the node that has, or had, the sandbox.
 func judge(q Query, l *Listing, r Recollection, s Settings, listed *Sandbox) Outcome {
 	if q.SandboxID == v1alpha1.AnySandbox {
 		return judgeAny(q, l, r, s)
@@ -59,7 +59,7 @@ func judge(q Query, l *Listing, r Recollection, s Settings, listed *Sandbox) Out
 	return w
 }
 
-// judgeListed: not ready is not gone.
+// judgeListed judges a sandbox that is listed. Not ready alone does not count as gone.
 func judgeListed(l *Listing, s *Sandbox) Outcome {
 	hold := func(reason v1alpha1.Reason, message string) Outcome {
 		return decided(l, v1alpha1.VerdictDoNotRelease, reason, s.Pod.UID, message)
@@ -68,7 +68,7 @@ func judgeListed(l *Listing, s *Sandbox) Outcome {
 	case s.State != StateNotReady:
 		return hold(v1alpha1.ReasonSandboxReady, "the runtime lists the sandbox as ready")
 	case !l.TellsNamespaces:
-		return hold(v1alpha1.ReasonSandboxListed, l.Runtime+" still lists the sandbox, and does not tell whether a stopped one has given its network back; "+
+		return hold(v1alpha1.ReasonSandboxListed, l.Runtime+" still lists the sandbox, and does not report whether the network of a stopped one is released; "+
 			"the kubelet removes the last sandbox of a pod once the pod is deleted, and not when it has completed")
 	case s.NotExited > 0:
 		return hold(v1alpha1.ReasonContainerNotExited, fmt.Sprintf("%d of its containers have not exited", s.NotExited))
@@ -77,14 +77,14 @@ func judgeListed(l *Listing, s *Sandbox) Outcome {
 	case s.Network == NamespaceOpen:
 		return hold(v1alpha1.ReasonNetworkNamespaceOpen, "the sandbox is not ready, but its network namespace is open")
 	case s.Network != NamespaceClosed:
-		return hold(v1alpha1.ReasonNetworkNamespaceUnknown, "the sandbox is not ready, and the runtime did not tell whether its network namespace is closed")
+		return hold(v1alpha1.ReasonNetworkNamespaceUnknown, "the sandbox is not ready, and the runtime did not report whether its network namespace is closed")
 	}
 	return decided(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxStopped, s.Pod.UID,
 		"the sandbox is stopped, every container has exited and its network namespace is closed")
 }
 
-// judgeAbsent: an ID that was seen never returns, unless its task shows that the runtime only failed to load it; one that was not
-// seen may still be starting.
+// judgeAbsent judges a sandbox that is not listed. One that was seen before never returns, unless its task shows that the runtime failed to
+// load it; one that was never seen may be starting.
 func judgeAbsent(q Query, l *Listing, r Recollection, s Settings) Outcome {
 	pod := r.Pod.UID
 	if !r.Listed {
@@ -93,7 +93,7 @@ func judgeAbsent(q Query, l *Listing, r Recollection, s Settings) Outcome {
 	switch {
 	case l.Tasks.IDs[q.SandboxID]:
 		return decided(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, pod,
-			l.Runtime+" does not list the sandbox, but has a task of it: it failed to load the sandbox when it was restarted, or is making it")
+			l.Runtime+" does not list the sandbox, but has a task of it: it failed to load the sandbox when it was restarted, or is creating it")
 	case l.Strays[q.SandboxID] > 0:
 		return decided(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonContainerNotExited, pod,
 			fmt.Sprintf("the runtime does not list the sandbox, but %d of its containers, which have not exited", l.Strays[q.SandboxID]))
@@ -110,7 +110,7 @@ func judgeAbsent(q Query, l *Listing, r Recollection, s Settings) Outcome {
 		"this agent never saw the sandbox: it may be starting until no list showed it for longer than "+s.SandboxCreationMax.String())
 }
 
-// judgeAny answers for every sandbox of the record's pod UID, one that is starting included. Only a Node can be asked that.
+// judgeAny judges every sandbox of the record's pod UID, including one that is being created. Only a single Node can be queried about that.
 func judgeAny(q Query, l *Listing, r Recollection, s Settings) Outcome {
 	if q.RecordUID == "" || q.NodeUID == "" {
 		return Outcome{Kind: Pending, Message: "the query is about every sandbox of a pod UID, but names no pod UID, or no Node"}
@@ -138,12 +138,12 @@ func judgeAny(q Query, l *Listing, r Recollection, s Settings) Outcome {
 		"a sandbox of the pod UID may be starting until no list showed one that is not gone for longer than "+s.SandboxCreationMax.String())
 }
 
-// absentFor: the row of lists is longer than a sandbox can be starting.
+// absentFor says whether the sequence of lists is longer than the creation of a sandbox can take.
 func (r Recollection) absentFor(l *Listing, s Settings) bool {
 	return !r.AbsentSince.IsZero() && l.Began.Sub(r.AbsentSince) > s.SandboxCreationMax
 }
 
-// claim turns the word about a sandbox into the response to a query to all nodes: that this one has or had it.
+// claim turns the outcome about a sandbox into that of a query to all nodes: whether this node has or had it.
 func claim(w Outcome) Outcome {
 	switch {
 	case w.Kind != Decided:
@@ -154,7 +154,7 @@ func claim(w Outcome) Outcome {
 		return Outcome{Kind: NoClaim, Time: w.Time, Message: w.Message}
 	case w.Verdict == v1alpha1.VerdictReadyForRelease:
 		w.Verdict, w.Reason = v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxOfThisNode
-		w.Message = "this node had the sandbox, and says more once it is asked by its Node UID"
+		w.Message = "this node had the sandbox; it reports whether the sandbox is gone once it is queried by its Node UID"
 		return w
 	}
 	return Outcome{Kind: Pending, Message: w.Message}

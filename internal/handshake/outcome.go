@@ -10,36 +10,36 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// Kind is what becomes of a query. The zero value is invalid on purpose.
+// Kind says what follows from a query. The zero value is invalid.
 type Kind uint8
 
-// The kinds of words.
+// The kinds of outcomes.
 const (
-	// NoResponse: no answer, for a reason that somebody has to see.
+	// NoResponse: the agent does not respond, and reports the reason.
 	NoResponse Kind = iota + 1
-	// Answer: a verdict.
-	Answer
-	// Nothing: a query to all nodes, and this node has nothing to claim.
-	Nothing
-	// Later: the list that would answer has not been taken, or not often enough.
-	Later
+	// Decided: there is a verdict.
+	Decided
+	// NoClaim: this node has nothing to claim in response to a query to all nodes.
+	NoClaim
+	// Pending: the lists of the runtime so far decide nothing.
+	Pending
 )
 
-// Outcome is what the agent has to say to one query.
+// Outcome is what the agent concludes about one query.
 type Outcome struct {
 	Kind Kind
-	// Verdict is set for an Answer.
+	// Verdict is set for Decided.
 	Verdict v1alpha1.Verdict
-	// Reason is set for an Answer and a NoResponse.
+	// Reason is set for Decided and NoResponse.
 	Reason v1alpha1.Reason
-	// PodUID is the pod UID with which the sandbox was seen; empty if it never was.
+	// PodUID is the pod UID with which the sandbox was seen; empty if it was never seen.
 	PodUID types.UID
-	// SuccessorID is another sandbox of the same pod UID that is not gone; set for ReasonSandboxReplaced, and for a DoNotRelease to
-	// AnySandbox that rests on a sandbox.
+	// SuccessorID is another sandbox of the same pod UID that is not gone. It is set with ReasonSandboxReplaced, and where a sandbox is the
+	// reason for DoNotRelease in response to AnySandbox.
 	SuccessorID string
-	// Time is when the list behind an Answer began.
+	// Time is when the list began on which the verdict rests.
 	Time time.Time
-	// Message is for people.
+	// Message explains the outcome to the user.
 	Message string
 }
 

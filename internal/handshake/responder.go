@@ -11,27 +11,27 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// Token is what the API server reads from the agent's token about who it was issued for.
+// Token is the identity for which the agent's token was issued, as the API server reports it.
 type Token struct {
 	PodUID   types.UID
 	NodeName string
 	NodeUID  types.UID
 }
 
-// Responder is who the agent is: the Node for which its token was issued, the Node object of its name, and the machine on
-// which it runs.
+// Responder is the identity of an agent: the Node for which its token was issued, the Node object of its name, and the machine on which it
+// runs.
 type Responder struct {
-	// NodeName is the name that the agent was given.
+	// NodeName is the node name that the agent was started with.
 	NodeName string
 	Token    Token
 	// Node is the live Node object of that name; nil if there is none.
 	Node *v1alpha1.NodeIdentity
-	// Host is the machine on which the agent runs. UID is empty.
+	// Host is the machine on which the agent runs. Its UID is empty.
 	Host v1alpha1.NodeIdentity
 }
 
-// RespondsFor gives the Node UID for which the agent may answer. The reason is ReasonNotThisMachine, and the message says why,
-// where it may not: a new machine under an old name, a copied token, or a Node that was registered again.
+// RespondsFor gives the Node UID for which the agent may respond. If it may not, the UID is empty and the reason is ReasonNotThisMachine:
+// another machine has the name, the token was copied, or the Node was registered again.
 func (r Responder) RespondsFor() (_ types.UID, _ v1alpha1.Reason, message string) {
 	switch {
 	case r.Token.NodeName != r.NodeName:
@@ -40,7 +40,7 @@ func (r Responder) RespondsFor() (_ types.UID, _ v1alpha1.Reason, message string
 	case r.Node == nil:
 		message = fmt.Sprintf("there is no Node %s", r.NodeName)
 	case r.Token.NodeUID == "" || r.Token.NodeUID != r.Node.UID:
-		message = fmt.Sprintf("the agent's token was issued for Node UID %q, but Node %s has UID %s; it answers again once the kubelet has renewed the token",
+		message = fmt.Sprintf("the agent's token was issued for Node UID %q, but Node %s has UID %s; it responds again once the kubelet has renewed the token",
 			r.Token.NodeUID, r.NodeName, r.Node.UID)
 	default:
 		message = r.machine()
@@ -51,8 +51,7 @@ func (r Responder) RespondsFor() (_ types.UID, _ v1alpha1.Reason, message string
 	return r.Node.UID, "", ""
 }
 
-// machine compares the Node with the host. The boot ID must be known and equal; of the others, what both sides know. The
-// kubelet reads the same files.
+// machine compares the Node with the host. The boot ID has to be known and equal; the other IDs are compared where both are known.
 func (r Responder) machine() string {
 	for _, id := range []struct {
 		name, node, host string
@@ -71,17 +70,15 @@ func (r Responder) machine() string {
 	return ""
 }
 
-// Foreign says why a query to this Node is not for the agent in a boot; empty if it is. One that names no boot is for none: a response to it would
-// count for no boot.
+// Foreign says why a query to this Node is not for the agent in a boot; empty if it is. A query without a boot ID is for no agent.
 func Foreign(q v1alpha1.SandboxQuery, boot string) string {
 	if q.BootID == "" || q.BootID != boot {
-		return fmt.Sprintf("the query is to the boot %q of the Node, but this is boot %s: the sandbox may be another machine's, or of before a reboot", q.BootID, boot)
+		return fmt.Sprintf("the query is to the boot %q of the Node, but this is boot %s: the sandbox may be of another machine, or from before a reboot", q.BootID, boot)
 	}
 	return ""
 }
 
-// Final tells whether a response to a query is the last one. Sandbox IDs do not return, so that there is nothing to look for; a response of another epoch
-// or boot is to another query.
+// Final says whether a response is the last one to a query: sandbox IDs do not return. A response of another epoch or boot is to another query.
 func Final(q v1alpha1.SandboxQuery, given v1alpha1.SandboxResponse) bool {
 	return given.Verdict == v1alpha1.VerdictReadyForRelease && given.Record == q.Record && given.SandboxID == q.SandboxID &&
 		given.Epoch == q.Epoch && q.BootID != "" && given.BootID == q.BootID
