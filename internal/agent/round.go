@@ -17,42 +17,42 @@ import (
 )
 
 const (
-	// identityRetry is how often the agent reads its identity again while it has none, or its GuardedNode shows another machine or boot.
+	// identityRetry is the interval of reads of the identity while the agent has none, or its GuardedNode shows another machine or boot.
 	identityRetry = 15 * time.Second
-	// listTimeout bounds a look at the runtime. A longer one would be in no row of lists.
+	// listTimeout bounds a list of the runtime. A longer one would break the sequence of lists.
 	listTimeout = handshake.MaxGap
 )
 
-// seen is what the watches have at one moment.
+// seen is the content of the watches at one moment.
 type seen struct {
-	// node is the node's GuardedNode, and all the AllNodesQuery; nil where there is none.
+	// node is the GuardedNode of the node, and all the AllNodesQuery; nil if it does not exist.
 	node *v1alpha1.GuardedNode
 	all  *v1alpha1.AllNodesQuery
-	// synced is false while one of them was not listed yet.
+	// synced is false until both were listed.
 	synced bool
 	// queries are those to this node, and orphans those to all nodes.
 	queries []evaluation
 	orphans []evaluation
 }
 
-// evaluation is one query that stands, with what the agent concludes about it.
+// evaluation is a standing query with its outcome.
 type evaluation struct {
-	// spec is set for one to this node, and orphan for one to all nodes.
+	// spec is set for a query to this node, orphan for one to all nodes.
 	spec   v1alpha1.SandboxQuery
 	orphan v1alpha1.OrphanQuery
 	query  handshake.Query
 	handshake.Outcome
-	// given is the response that stands, of whatever epoch; nil for none.
+	// given is the response in the status, of any epoch; nil for none.
 	given *v1alpha1.SandboxResponse
 	// final: ReadyForRelease was written for this query.
 	final bool
 }
 
-// round reads the queries, then the runtime, and writes what there is to say.
+// round reads the queries, lists the runtime, and writes the responses.
 func (a *Agent) round(ctx context.Context) {
 	a.began = a.clock.Now()
 	a.health.step(a.began)
-	me := a.whoAmI(ctx)
+	me := a.currentIdentity(ctx)
 	a.follow(ctx, me.nodeUID)
 	s := a.see(me)
 	look := a.look(ctx, s, me)
@@ -71,7 +71,7 @@ func (a *Agent) round(ctx context.Context) {
 	a.health.ended(s.synced && look.Listing != nil && me.nodeUID != "")
 }
 
-// see takes what the watches have, and has each query ready to be judged.
+// see takes a snapshot of the watches and prepares each query for its evaluation.
 func (a *Agent) see(me self) *seen {
 	s := &seen{}
 	node, exists, since, nodeSynced := a.own.snapshot()
@@ -95,7 +95,7 @@ func (a *Agent) see(me self) *seen {
 	return s
 }
 
-// prepare is the evaluation of a query to this node before it is judged.
+// prepare makes the evaluation of a query to this node, without its outcome.
 func prepare(node *v1alpha1.GuardedNode, q *v1alpha1.SandboxQuery, at time.Time, me self) evaluation {
 	query := handshake.Query{SandboxID: q.SandboxID, NodeUID: me.nodeUID, Seen: at, Ended: q.Purpose == v1alpha1.PurposeRelease && !q.OutOfService,
 		Affirmed: claimedWith(node, q.SandboxID, me)}
@@ -113,7 +113,7 @@ func prepare(node *v1alpha1.GuardedNode, q *v1alpha1.SandboxQuery, at time.Time,
 	return e
 }
 
-// responseTo is the response that a status has about the sandbox of a query, of whatever epoch; nil without one.
+// responseTo is the response in a status about the sandbox of a query, of any epoch; nil without one.
 func responseTo(status *v1alpha1.GuardedNodeStatus, q *v1alpha1.SandboxQuery) *v1alpha1.SandboxResponse {
 	for i := range status.Responses {
 		if given := &status.Responses[i]; given.Record == q.Record && given.SandboxID == q.SandboxID {
@@ -123,7 +123,7 @@ func responseTo(status *v1alpha1.GuardedNodeStatus, q *v1alpha1.SandboxQuery) *v
 	return nil
 }
 
-// claimedWith is the pod UID with which this node has claimed a sandbox in this boot; empty if it did not, or saw no pod.
+// claimedWith is the pod UID in the claim of a sandbox by this node in this boot; empty if there is none.
 func claimedWith(node *v1alpha1.GuardedNode, sandboxID string, me self) types.UID {
 	if node == nil || node.Status.AllNodes == nil {
 		return ""
@@ -136,17 +136,17 @@ func claimedWith(node *v1alpha1.GuardedNode, sandboxID string, me self) types.UI
 	return ""
 }
 
-// whoAmI is what was found last, or finds it out where that does not do: at the start, while the agent may not respond, and when its GuardedNode is gone or
-// shows that its machine reports under another Node UID or in another boot, at most every identityRetry (R8).
-func (a *Agent) whoAmI(ctx context.Context) self {
+// currentIdentity is the identity that was read last. It is read again, at most every identityRetry, while the agent may not respond and while
+// its GuardedNode is absent or shows another Node UID or boot of this machine (R8).
+func (a *Agent) currentIdentity(ctx context.Context) self {
 	me, at := a.identity.known()
-	a.unsettled = me.nodeUID == "" || a.isOutdated(me)
-	if !a.unsettled || (!at.IsZero() && a.clock.Now().Sub(at) < identityRetry) {
+	a.identityDue = me.nodeUID == "" || a.isOutdated(me)
+	if !a.identityDue || (!at.IsZero() && a.clock.Now().Sub(at) < identityRetry) {
 		return me
 	}
 	found, err := a.identity.fresh(ctx)
 	if err != nil {
-		a.log.Error(err, "Finding out for which Node to respond; trying again")
+		a.log.Error(err, "Reading the identity of the agent failed; trying again")
 		return me
 	}
 	if found != me {
@@ -155,7 +155,7 @@ func (a *Agent) whoAmI(ctx context.Context) self {
 	return found
 }
 
-// isOutdated: what the watch has of the GuardedNode is not about this boot of this machine.
+// isOutdated says whether the GuardedNode of the watch is not about this boot of this machine.
 func (a *Agent) isOutdated(me self) bool {
 	node, exists, _, synced := a.own.snapshot()
 	if !synced {
@@ -176,7 +176,7 @@ func (a *Agent) isOutdated(me self) bool {
 	return false
 }
 
-// look lists the runtime, and takes the list in.
+// look lists the runtime and adds the list to the memory.
 func (a *Agent) look(ctx context.Context, s *seen, me self) handshake.Look {
 	queries := make([]handshake.Query, 0, len(s.queries)+len(s.orphans))
 	for i := range s.queries {
@@ -214,7 +214,7 @@ func (a *Agent) list(ctx context.Context, about sandbox.Asked, me self) handshak
 		look = sandbox.FailureOf(err)
 	case me.podUID == "":
 		look.Failure = handshake.Failure{Reason: v1alpha1.ReasonListFailed,
-			Message: "the API server did not say yet in which pod the agent runs, so that nothing shows that this is its node's runtime"}
+			Message: "the agent does not know its own pod yet, so nothing shows that this is the runtime of its node"}
 	default:
 		look = handshake.Check(listing, me.podUID)
 	}
@@ -242,7 +242,7 @@ func (a *Agent) judge(e *evaluation, look handshake.Look, me self) {
 func (a *Agent) outcomeOf(q handshake.Query, look handshake.Look, me self) handshake.Outcome {
 	switch {
 	case me.nodeUID == "" && me.reason == "":
-		return handshake.Outcome{Kind: handshake.Pending, Message: "the API server did not say yet for which Node the agent responds"}
+		return handshake.Outcome{Kind: handshake.Pending, Message: "the agent does not know yet for which Node it may respond"}
 	case me.nodeUID == "":
 		return handshake.Outcome{Kind: handshake.NoResponse, Reason: v1alpha1.ReasonNotThisMachine, Message: me.message}
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 )
 
-// writeStatus writes what differs from what the GuardedNode has. What was tried in vain is tried again, not sooner than the back-off says.
+// writeStatus writes the status if it differs from that of the GuardedNode, outside of the back-off after a failure.
 func (a *Agent) writeStatus(ctx context.Context, s *seen, look handshake.Look, me self) {
 	next := a.statusOf(s, look, me)
 	if a.reporter.isWaiting() {
@@ -43,7 +43,7 @@ func (a *Agent) writeStatus(ctx context.Context, s *seen, look handshake.Look, m
 	}
 }
 
-// statusOf is the status as it has to be.
+// statusOf is the status that the GuardedNode has to have.
 func (a *Agent) statusOf(s *seen, look handshake.Look, me self) *v1alpha1.GuardedNodeStatus {
 	next := s.node.Status.DeepCopy()
 	next.Responses = nil
@@ -61,7 +61,7 @@ func (a *Agent) statusOf(s *seen, look handshake.Look, me self) *v1alpha1.Guarde
 	return next
 }
 
-// allNodesOf is the response to the queries to all nodes as it has to be.
+// allNodesOf is the response to the queries to all nodes that the GuardedNode has to have.
 func allNodesOf(s *seen, standing *v1alpha1.AllNodesResponse, look handshake.Look, me self) *v1alpha1.AllNodesResponse {
 	if s.all == nil || look.Listing == nil || (len(s.orphans) == 0 && (standing == nil || len(standing.Claims) == 0)) {
 		return standing
@@ -77,7 +77,7 @@ func allNodesOf(s *seen, standing *v1alpha1.AllNodesResponse, look handshake.Loo
 	return &response
 }
 
-// responding is the condition that says why queries get no response. Its message may be in other words at each try, and is written once.
+// responding is the condition Responding. It is written again only for another reason, since messages may differ at each try.
 func responding(s *seen, look handshake.Look) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.RespondingCondition, Status: metav1.ConditionTrue, Reason: string(v1alpha1.ReasonResponding),
 		Message: "the agent of the node lists its container runtime"}
@@ -97,7 +97,7 @@ func responding(s *seen, look handshake.Look) metav1.Condition {
 	return condition
 }
 
-// confirmAll takes the response to the queries to all nodes back that a live read of them does not confirm.
+// confirmAll keeps the old response to the queries to all nodes unless a live read confirms the queries.
 func (a *Agent) confirmAll(ctx context.Context, s *seen, next *v1alpha1.GuardedNodeStatus) error {
 	if equality.Semantic.DeepEqual(next.AllNodes, s.node.Status.AllNodes) {
 		return nil
@@ -109,7 +109,7 @@ func (a *Agent) confirmAll(ctx context.Context, s *seen, next *v1alpha1.GuardedN
 	return err
 }
 
-// checkStatus reads the object live when that is due, and takes what differs for what the watch should have brought.
+// checkStatus reads the object live when that is due, and puts a version that the watch missed into its store.
 func (a *Agent) checkStatus(ctx context.Context, s *seen, me self) error {
 	response := cmp.Or(s.node.Status.AllNodes, &v1alpha1.AllNodesResponse{})
 	live, err := a.reporter.reread(ctx, me, s.all != nil && s.all.Generation < response.Generation)
@@ -122,7 +122,7 @@ func (a *Agent) checkStatus(ctx context.Context, s *seen, me self) error {
 	return a.own.Replace([]any{live}, "")
 }
 
-// wrote counts what was written.
+// wrote counts and logs the responses that were written.
 func (a *Agent) wrote(s *seen, next *v1alpha1.GuardedNodeStatus) {
 	a.pace.news()
 	for i := range s.queries {
@@ -138,7 +138,7 @@ func (a *Agent) wrote(s *seen, next *v1alpha1.GuardedNodeStatus) {
 	}
 }
 
-// report counts what gets no response and says once what begins or ends.
+// report reports which queries get no response, by reason.
 func (a *Agent) report(s *seen, look handshake.Look, me self) {
 	counts := map[v1alpha1.Reason]int{}
 	first := map[v1alpha1.Reason]string{}
@@ -157,5 +157,5 @@ func (a *Agent) report(s *seen, look handshake.Look, me self) {
 			first[e.Reason] = e.Message
 		}
 	}
-	a.silences.update(counts, first, me)
+	a.reasons.update(counts, first, me)
 }

@@ -252,7 +252,7 @@ func TestAStoppedSandboxIsCountedAndNotTold(t *testing.T) {
 	e := entryOf(network, "10.1.2.3", "a")
 	c := newClockwork()
 	r := c.pass(readingOf(e), shows(stopped("a")))
-	if diff := cmp.Diff([]v1alpha1.Reason{v1alpha1.ReasonAddressOfStoppedSandbox}, kindsOf(r.Standing)); diff != "" || r.Standing[0].Told() || len(r.Gone) != 0 {
+	if diff := cmp.Diff([]v1alpha1.Reason{v1alpha1.ReasonAddressOfStoppedSandbox}, kindsOf(r.Standing)); diff != "" || r.Standing[0].Reported() || len(r.Gone) != 0 {
 		t.Fatalf("(-want +got)\n%s\n%+v", diff, r)
 	}
 	if r := c.pass(readingOf(e), fails); len(r.Standing) != 1 {

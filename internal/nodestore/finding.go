@@ -59,8 +59,8 @@ func (f *Finding) isProven() bool {
 	return f.Kind == v1alpha1.ReasonAddressLeaked || f.Kind == v1alpha1.ReasonAddressOfStoppedSandbox
 }
 
-// Told says whether the finding is worth an event: an address of a sandbox that is about to be torn down is not.
-func (f *Finding) Told() bool { return f.Kind != v1alpha1.ReasonAddressOfStoppedSandbox }
+// Reported says whether the finding is worth an event: an address of a sandbox that is about to be torn down is not.
+func (f *Finding) Reported() bool { return f.Kind != v1alpha1.ReasonAddressOfStoppedSandbox }
 
 func ofEntry(kind v1alpha1.Reason, e Entry, format string, args ...any) Finding {
 	return Finding{Kind: kind, Store: e.Store, Entry: e, Message: fmt.Sprintf("%s has %s, but ", e.Store, e.describe()) + fmt.Sprintf(format, args...)}
