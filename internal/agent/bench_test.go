@@ -42,11 +42,11 @@ type stubLister struct {
 	alone     bool
 	err       error
 	during    func()
-	asked     sandbox.Asked
+	queried   sandbox.Queried
 }
 
-func (s *stubLister) List(_ context.Context, asked sandbox.Asked) (*handshake.Listing, error) {
-	s.asked = asked
+func (s *stubLister) List(_ context.Context, queried sandbox.Queried) (*handshake.Listing, error) {
+	s.queried = queried
 	l := &handshake.Listing{Began: s.clock.Now(), Ended: s.clock.Now(), TellsNamespaces: true, Runtime: "containerd 1"}
 	if !s.alone {
 		l.Sandboxes = append(l.Sandboxes, handshake.Sandbox{ID: "own", Pod: handshake.Pod{UID: podUID}, State: handshake.StateReady})

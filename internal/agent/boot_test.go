@@ -152,10 +152,10 @@ type slowLister struct {
 	bounded bool
 }
 
-func (s *slowLister) List(ctx context.Context, asked sandbox.Asked) (*handshake.Listing, error) {
+func (s *slowLister) List(ctx context.Context, queried sandbox.Queried) (*handshake.Listing, error) {
 	_, s.bounded = ctx.Deadline()
 	s.clock.Step(stuckAfter - time.Second)
-	return s.stubLister.List(ctx, asked)
+	return s.stubLister.List(ctx, queried)
 }
 
 func TestARoundThatGetsOnIsAlive(t *testing.T) {

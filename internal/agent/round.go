@@ -187,7 +187,7 @@ func (a *Agent) look(ctx context.Context, s *seen, me self) handshake.Look {
 	for i := range s.orphans {
 		queries = append(queries, s.orphans[i].query)
 	}
-	about := sandbox.Asked{IDs: sets.New[string](), Pods: sets.New[types.UID]()}
+	about := sandbox.Queried{IDs: sets.New[string](), Pods: sets.New[types.UID]()}
 	for _, q := range queries {
 		about.IDs.Insert(q.SandboxID)
 		about.Pods.Insert(q.Pods(a.memory.Recall(q))...)
@@ -204,7 +204,7 @@ func (a *Agent) look(ctx context.Context, s *seen, me self) handshake.Look {
 	return look
 }
 
-func (a *Agent) list(ctx context.Context, about sandbox.Asked, me self) handshake.Look {
+func (a *Agent) list(ctx context.Context, about sandbox.Queried, me self) handshake.Look {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	listing, err := a.options.Lister.List(ctx, about)

@@ -148,8 +148,8 @@ func TestNetworkNamespacesAreReadForOpenQueriesOnly(t *testing.T) {
 	b.api.guarded.Status.Responses[0].SandboxID = "s9"
 	b.query(about("web", 1), with(about("done", 1), func(q *v1alpha1.SandboxQuery) { q.SandboxID = "s9" }))
 	b.take()
-	if !b.lister.asked.IDs.Has("s0") || b.lister.asked.IDs.Has("s9") {
-		t.Errorf("listed for %v", b.lister.asked)
+	if !b.lister.queried.IDs.Has("s0") || b.lister.queried.IDs.Has("s9") {
+		t.Errorf("listed for %v", b.lister.queried)
 	}
 }
 
@@ -232,8 +232,8 @@ func TestASuccessorIsNamedInTheResponse(t *testing.T) {
 	if got := b.api.guarded.Status.Responses[0]; got.SuccessorID != "s1" || got.BootID != bootID || got.SandboxID != "s0" {
 		t.Errorf("got %+v", got)
 	}
-	if !b.lister.asked.Pods.Has("web") || !b.lister.asked.IDs.Has("s0") {
-		t.Errorf("listed for %v", b.lister.asked)
+	if !b.lister.queried.Pods.Has("web") || !b.lister.queried.IDs.Has("s0") {
+		t.Errorf("listed for %v", b.lister.queried)
 	}
 }
 
@@ -248,7 +248,7 @@ func TestAnOrphanRecordNamesNoPodUID(t *testing.T) {
 
 func podsQueried(b *bench) []string {
 	var pods []string
-	for uid := range b.lister.asked.Pods {
+	for uid := range b.lister.queried.Pods {
 		pods = append(pods, string(uid))
 	}
 	return pods

@@ -156,7 +156,7 @@ func (a *Auditor) look(ctx context.Context, readings []nodestore.Reading) handsh
 		return handshake.Look{}
 	}
 	podUID, _ := a.options.Self()
-	listing, err := a.options.Lister.List(ctx, sandbox.Asked{})
+	listing, err := a.options.Lister.List(ctx, sandbox.Queried{})
 	look := handshake.Look{}
 	switch {
 	case err != nil:

@@ -98,7 +98,7 @@ func (n *node) Fingerprint() string {
 	return n.print
 }
 
-func (n *node) List(context.Context, sandbox.Asked) (*handshake.Listing, error) {
+func (n *node) List(context.Context, sandbox.Queried) (*handshake.Listing, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.calls = append(n.calls, "list")

@@ -135,7 +135,7 @@ type runtimeOf struct {
 }
 
 // List is every sandbox that the runtime has loaded.
-func (r runtimeOf) List(context.Context, sandbox.Asked) (*handshake.Listing, error) {
+func (r runtimeOf) List(context.Context, sandbox.Queried) (*handshake.Listing, error) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
 	if r.broken[RuntimeFails] > 0 {
