@@ -96,7 +96,6 @@ func (k *reclaimer) writeQueries(ctx context.Context) error {
 			made++
 		}
 	}
-	metrics.OrphansAsked.Add(float64(made))
 	metrics.Queries.WithLabelValues(metrics.AboutAll).Add(float64(made))
 	log.FromContext(ctx).Info("Queried all nodes", "queries", len(all.Spec.Queries), "new", made, "generation", all.Generation)
 	return nil
