@@ -53,7 +53,7 @@ type Options struct {
 	Evidence        release.Evidence
 	Settings        release.Settings
 	Queries         *queries.Wanted
-	MaxAsked        int
+	MaxQueries      int
 	Rules           protection.Rules
 	Shadow          *shadow.Reporter
 	LastRetry       time.Duration

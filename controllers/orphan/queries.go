@@ -113,7 +113,7 @@ func (k *reclaimer) change(ctx context.Context, all *v1alpha1.AllNodesQuery) boo
 		switch {
 		case slices.ContainsFunc(all.Spec.Queries, func(q v1alpha1.OrphanQuery) bool { return q.SandboxID == string(id) }):
 			k.wanted.Delete(id)
-		case len(all.Spec.Queries) < k.orphans.options.MaxAsked:
+		case len(all.Spec.Queries) < k.orphans.options.MaxQueries:
 			all.Spec.Queries = append(all.Spec.Queries, v1alpha1.OrphanQuery{SandboxID: string(id), Epoch: all.Generation + 1, Time: at})
 			isChanged = true
 		}

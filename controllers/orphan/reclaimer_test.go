@@ -67,7 +67,7 @@ func newSearch(t *testing.T, objects ...client.Object) *search {
 	s.Pool.Entries[0].SandboxID = string(lost)
 	s.Pool.OnLive = func() { s.note("pools") }
 	live, o := s.watched(), s.r.options
-	o.Evidence, o.MaxAsked = release.EvidenceAgent, 10
+	o.Evidence, o.MaxQueries = release.EvidenceAgent, 10
 	o.Liveness = liveness.New(live, s.Clock, func(context.Context) (time.Time, error) { return time.Time{}, nil })
 	s.machines = newMachines(s.Client, live, s.Clock)
 	o.Machines = s.machines
@@ -275,7 +275,7 @@ func TestI5OnlyResponsesToTheQueryThatStandsCount(t *testing.T) {
 // TestAQueryIsWithdrawnOnceNoRecordNeedsIt, and what waits for room gets its place.
 func TestAQueryIsWithdrawnOnceNoRecordNeedsIt(t *testing.T) {
 	s := newSearch(t, onepod.Node("node", "node-1", "m1"))
-	s.r.options.MaxAsked = 1
+	s.r.options.MaxQueries = 1
 	s.ask()
 	next := s.record()
 	next.Name = v1alpha1.OrphanPrefix + "next"
