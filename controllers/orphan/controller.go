@@ -245,7 +245,7 @@ func (r *Reconciler) carryOut(ctx context.Context, v *view, d orphan.Decision) (
 		return reconcile.Result{}, r.drop(ctx, v)
 	case orphan.Adopt:
 		return r.adopt(ctx, v, d)
-	case orphan.Ask:
+	case orphan.QueryAll:
 		return reconcile.Result{}, r.queryAll(ctx, v, d)
 	case orphan.Address:
 		return reconcile.Result{}, r.address(ctx, v, d)

@@ -123,8 +123,8 @@ func (r *Reconciler) completeLive(ctx context.Context, v *view, pools *livePools
 }
 
 func (r *Reconciler) baseFacts(v *view, owned bool, seen *reports) orphan.Facts {
-	facts := orphan.Facts{Evidence: r.options.Evidence, Owner: ownership.KindOf(string(v.id)), Owned: owned, Record: release.Absent[orphan.Record](), Asked: seen.queries[v.id],
-		Room: len(seen.queries) < r.options.MaxQueries, Nodes: seen.nodes, Settings: r.orphanSettings()}
+	facts := orphan.Facts{Evidence: r.options.Evidence, Owner: ownership.KindOf(string(v.id)), Owned: owned, Record: release.Absent[orphan.Record](), Query: seen.queries[v.id],
+		HasCapacity: len(seen.queries) < r.options.MaxQueries, Nodes: seen.nodes, Settings: r.orphanSettings()}
 	if v.record != nil {
 		facts.Record = release.Known(orphan.Record{})
 	}

@@ -20,7 +20,7 @@ import (
 // reports are what all nodes were queried about, and what they have reported: by caches, or past them.
 type reports struct {
 	// queries are those that stand.
-	queries map[sandboxID]orphan.Asked
+	queries map[sandboxID]orphan.Query
 	// claims are what agents claim, and acknowledged up to which query they have responded.
 	claims       map[sandboxID][]nodeClaim
 	acknowledged map[types.UID]orphan.Acknowledgement
@@ -38,10 +38,10 @@ type nodeClaim struct {
 
 // newReports are reports without any Nodes yet.
 func newReports(all *v1alpha1.AllNodesQuery, at time.Time) *reports {
-	r := &reports{queries: make(map[sandboxID]orphan.Asked, len(all.Spec.Queries)), claims: map[sandboxID][]nodeClaim{},
+	r := &reports{queries: make(map[sandboxID]orphan.Query, len(all.Spec.Queries)), claims: map[sandboxID][]nodeClaim{},
 		acknowledged: map[types.UID]orphan.Acknowledgement{}, nodes: release.Unknown[[]orphan.Node]("no Node was looked for yet"), at: at}
 	for _, q := range all.Spec.Queries {
-		r.queries[sandboxID(q.SandboxID)] = orphan.Asked{UID: all.UID, Epoch: q.Epoch, Since: q.Time.Time}
+		r.queries[sandboxID(q.SandboxID)] = orphan.Query{UID: all.UID, Epoch: q.Epoch, Since: q.Time.Time}
 	}
 	return r
 }
@@ -65,10 +65,10 @@ func (r *reports) observedSince(acquired, now time.Time) {
 	if acquired.IsZero() {
 		acquired = now
 	}
-	for id, asked := range r.queries {
-		if acquired.After(asked.Since) {
-			asked.Since = acquired
-			r.queries[id] = asked
+	for id, query := range r.queries {
+		if acquired.After(query.Since) {
+			query.Since = acquired
+			r.queries[id] = query
 		}
 	}
 }
@@ -115,15 +115,15 @@ func (k *reclaimer) last() *reports {
 
 // countMissing sets the gauge of the nodes that the oldest query waits for.
 func (k *reclaimer) countMissing(of *reports) {
-	var oldest orphan.Asked
-	for _, asked := range of.queries {
-		if oldest.Epoch == 0 || asked.Epoch < oldest.Epoch {
-			oldest = asked
+	var oldest orphan.Query
+	for _, query := range of.queries {
+		if oldest.Epoch == 0 || query.Epoch < oldest.Epoch {
+			oldest = query
 		}
 	}
 	missing, nodes := 0, of.nodes.Get()
 	for i := range nodes {
-		if oldest.Epoch != 0 && !orphan.SilenceOf(&nodes[i], oldest, k.orphans.orphanSettings(), k.orphans.clock.Now()).Counts() {
+		if oldest.Epoch != 0 && !orphan.StateOf(&nodes[i], oldest, k.orphans.orphanSettings(), k.orphans.clock.Now()).ProvesAbsence() {
 			missing++
 		}
 	}

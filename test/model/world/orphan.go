@@ -70,7 +70,7 @@ func (t *turn) decideOrphan(to State) {
 	to.Ctl = Controller{}
 	label := t.Say("the controller reads Nodes, record and pools: orphan row %s, %s (%s)", d.Row, d.Action, d.Reason)
 	switch d.Action {
-	case orphan.Ask:
+	case orphan.QueryAll:
 		to.Rec.Epochs[0]++
 		to.Rec.Mark[0] = Mark{Epoch: to.Rec.Epochs[0], All: true}
 	case orphan.Address:
@@ -104,16 +104,16 @@ const allUID = "all"
 
 // orphanFacts are what a live pass has read.
 func (m *Model) orphanFacts(s *State) orphan.Facts {
-	f := orphan.Facts{Evidence: release.EvidenceAgent, Live: true, Owner: ownership.KindSandbox, Entries: release.Absent[orphan.Entries](), Room: true,
+	f := orphan.Facts{Evidence: release.EvidenceAgent, Live: true, Owner: ownership.KindSandbox, Entries: release.Absent[orphan.Entries](), HasCapacity: true,
 		Record: release.Known(orphan.Record{Claims: s.claims()}), Shown: release.Absent[string](), Rival: release.Absent[string](),
 		Nodes: release.Known(m.inventory(s)), Settings: orphan.Settings{ReleaseDelay: delay, NodeGoneDelay: delay}}
 	if s.entryOf(0) >= 0 {
 		f.Entries = release.Known(orphan.Entries{Since: now.Add(-2 * delay)})
 	}
 	if mark := s.Rec.Mark[0]; mark.Epoch != 0 {
-		f.Asked = orphan.Asked{UID: allUID, Epoch: int64(mark.Epoch), Since: now}
+		f.Query = orphan.Query{UID: allUID, Epoch: int64(mark.Epoch), Since: now}
 		if mark.Waited {
-			f.Asked.Since = now.Add(-2 * delay)
+			f.Query.Since = now.Add(-2 * delay)
 		}
 	}
 	return f
