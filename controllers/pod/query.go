@@ -148,5 +148,5 @@ func (v *view) isVoid(d release.Decision, q facts.QueryKey) bool {
 	holds := slices.ContainsFunc(v.held, func(held facts.Held) bool {
 		return d.Withheld == nil || !slices.Contains(d.Withheld.Sandboxes, held.SandboxID)
 	})
-	return (d.Action == release.Keep && !d.Asking) || (q.SandboxID == v1alpha1.AnySandbox && (lives || holds))
+	return (d.Action == release.Keep && !d.Queried) || (q.SandboxID == v1alpha1.AnySandbox && (lives || holds))
 }

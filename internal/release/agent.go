@@ -178,7 +178,7 @@ func decideInUse(o Observation, now time.Time) Decision {
 		}
 	}
 	for _, d := range byAction[Keep] {
-		keep.Asking, keep.After = keep.Asking || d.Asking, earlier(keep.After, d.After)
+		keep.Queried, keep.After = keep.Queried || d.Queried, earlier(keep.After, d.After)
 	}
 	return keep
 }
@@ -204,7 +204,7 @@ func judgeInUse(o Observation, s *Sandbox, now time.Time) Decision {
 	case responded && replaces(report, s):
 		return rewrite(s, report)
 	case exchange.stands(o.Node.Get(), false, now):
-		keep.Asking = true
+		keep.Queried = true
 	case left > 0:
 		keep.After = left
 	default:

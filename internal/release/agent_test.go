@@ -246,7 +246,7 @@ func TestDecideSaysWhatBecomesOfAPodThatLives(t *testing.T) {
 		t.Errorf("the entry of s1 is to be given to s2: %+v", d)
 	}
 	d = Decide(terminating(agent, notDeleting, sandboxes(sandbox("s1", queried(newQuery(forRewrite), Absent[Response]())), sandbox("s2", queried(newQuery(forRewrite), Absent[Response]())))), now)
-	if d.Action != Keep || !d.Asking {
+	if d.Action != Keep || !d.Queried {
 		t.Errorf("queries without a response are kept: %+v", d)
 	}
 }

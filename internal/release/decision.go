@@ -89,8 +89,8 @@ type Decision struct {
 	OutOfService bool
 	// Successors are, for Rewrite, the sandboxes that came in the place of Sandboxes.
 	Successors map[string]string
-	// Asking: a Keep for which a query stands; without it none is needed any more.
-	Asking bool
+	// Queried: a Keep with a standing query. A Keep without it needs none, and queries are withdrawn.
+	Queried bool
 	// Withheld is the Release or the Disown that mode Shadow only reports. The decision is that on the pod without its sandboxes.
 	Withheld *Decision
 	// Then is, for a Confirm, what there is to wait for once the queries are sent: a Wait or a Keep.

@@ -64,7 +64,7 @@ func TestI1ASandboxThatALaterOneFollowedIsNotForgotten(t *testing.T) {
 		"the pod lives and it is gone": {
 			terminating(agent, notDeleting, both(byAgent(succeeded)), forRewrite), Decision{Row: RowPodInUse, Action: Drop, Reason: v1alpha1.ReasonSandboxGone, Sandboxes: []string{"s1"}}},
 		"the pod lives and it is not loaded": {
-			terminating(agent, notDeleting, both(byAgent(notLoaded)), forRewrite), Decision{Row: RowPodInUse, Action: Keep, Reason: v1alpha1.ReasonPodInUse, Asking: true}},
+			terminating(agent, notDeleting, both(byAgent(notLoaded)), forRewrite), Decision{Row: RowPodInUse, Action: Keep, Reason: v1alpha1.ReasonPodInUse, Queried: true}},
 		"without agents a kubelet's next sandbox shows that it stopped this one": {
 			terminating(notDeleting, both()), Decision{Row: RowPodInUse, Action: Drop, Reason: v1alpha1.ReasonSandboxReplaced, Sandboxes: []string{"s1"}}},
 		"without agents, after the deletion": {

@@ -126,7 +126,7 @@ func (s *State) follow(d release.Decision, v sight) {
 	case release.Unprotect:
 		s.Ctl.Stage = StageUnprotect
 	case release.Keep:
-		if v.live && !d.Asking && v.mark == s.Rec.Mark {
+		if v.live && !d.Queried && v.mark == s.Rec.Mark {
 			s.Rec.Mark = [marks]Mark{}
 		}
 	default: // it waits
