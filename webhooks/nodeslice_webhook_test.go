@@ -136,13 +136,13 @@ func TestASliceInUseStaysWithItsNode(t *testing.T) {
 			if diff := cmp.Diff(tc.patched, patched); diff != "" {
 				t.Errorf("patch (-want +got):\n%s", diff)
 			}
-			checkSaid(t, tc.said, response.Warnings)
-			checkSaid(t, tc.said, drain(told))
+			checkMessages(t, tc.said, response.Warnings)
+			checkMessages(t, tc.said, drain(told))
 		})
 	}
 }
 
-func checkSaid(t *testing.T, want, got []string) {
+func checkMessages(t *testing.T, want, got []string) {
 	t.Helper()
 	if len(got) != len(want) {
 		t.Fatalf("said %q, want %q", got, want)
@@ -180,7 +180,7 @@ func TestEventsOfSlicesAreFewAndNoneOfADryRun(t *testing.T) {
 		k.Handle(t.Context(), sliceWrite(t, []string{"a", "b"}, []string{"", "b"}))
 	}
 	k.Handle(t.Context(), sliceWrite(t, []string{"a", "b"}, []string{"a", ""}))
-	checkSaid(t, []string{"node a", "node b"}, drain(told))
+	checkMessages(t, []string{"node a", "node b"}, drain(told))
 }
 
 func TestAWriteOfSlicesThatCannotBeReadIsAFailedCall(t *testing.T) {

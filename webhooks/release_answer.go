@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// maxSaid is how many removals an answer explains.
-	maxSaid = 3
+	// maxExplained is how many removals an answer explains.
+	maxExplained = 3
 )
 
 // finding is a judgement and the object that it is about, nil where there is none.
@@ -88,10 +88,10 @@ func (g *releaseGuard) decision(f finding) string {
 }
 
 func abridge(messages []string) []string {
-	if len(messages) <= maxSaid {
+	if len(messages) <= maxExplained {
 		return messages
 	}
-	return append(messages[:maxSaid:maxSaid], fmt.Sprintf("And %d more.", len(messages)-maxSaid))
+	return append(messages[:maxExplained:maxExplained], fmt.Sprintf("And %d more.", len(messages)-maxExplained))
 }
 
 // tell writes an event on the owner of an address that is not proven free. A deferred DEL gets none, since there is nothing to do, and a dry run

@@ -257,7 +257,7 @@ func (a *auditor) confirm(ctx context.Context) error {
 func (a *auditor) due() []*knownFinding {
 	var due []*knownFinding
 	for _, k := range a.known {
-		if a.clock.Since(k.since) >= a.options.ReleaseDelay && !a.isSaid(k) {
+		if a.clock.Since(k.since) >= a.options.ReleaseDelay && !a.isReported(k) {
 			due = append(due, k)
 		}
 	}
@@ -265,8 +265,8 @@ func (a *auditor) due() []*knownFinding {
 	return due[:min(len(due), auditTold)]
 }
 
-// isSaid: everything has been said of a finding, and nothing is to be written.
-func (a *auditor) isSaid(k *knownFinding) bool {
+// isReported: everything has been said of a finding, and nothing is to be written.
+func (a *auditor) isReported(k *knownFinding) bool {
 	return k.told && k.outcome.result != "" && (!a.options.Repair || !ipamrepair.Writes(k.Kind))
 }
 

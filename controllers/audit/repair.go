@@ -75,7 +75,7 @@ func unread[T any](a *auditor, what string, err error) release.Fact[T] {
 // act does what was decided. A reservation that changed in between is no failure: the next audit looks again.
 func (a *auditor) act(ctx context.Context, k *knownFinding, d ipamrepair.Decision, r ipam.Reservation) (outcome, error) {
 	switch {
-	case d.Action == ipamrepair.Settled:
+	case d.Action == ipamrepair.Done:
 		return k.outcome, nil
 	case d.Action == ipamrepair.Hold:
 		k.soon = a.clock.Since(k.since) < heldSoon

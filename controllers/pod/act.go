@@ -28,7 +28,7 @@ import (
 // release gives the entries of the decided sandboxes back to their pools. The view is live; each entry is compared once more
 // by the backend, in every field. The caller observes again afterwards, unless nothing but taken-over addresses was left: those
 // need no release, and the pod is let go with its record at once.
-func (r *Reconciler) release(ctx context.Context, v *view, d release.Decision) (settled bool, err error) {
+func (r *Reconciler) release(ctx context.Context, v *view, d release.Decision) (done bool, err error) {
 	metrics.Decisions.WithLabelValues(string(d.Action), string(d.Reason)).Inc()
 	sandboxes := sets.New(d.Sandboxes...)
 	var failures []error

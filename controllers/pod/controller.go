@@ -55,9 +55,9 @@ type Reconciler struct {
 	clock      clock.PassiveClock
 	options    Options
 
-	held    *heldPods
-	settled *settledPods
-	behind  poolsBehind
+	held   *heldPods
+	done   *donePods
+	behind poolsBehind
 	// unproven are the pools of pods with sandboxes that are new to their records.
 	unproven poolsBehind
 	feed     queue.Feed[types.UID]
@@ -88,7 +88,7 @@ type Options struct {
 // New is a Reconciler that reads a cache and writes by c, and reads past the cache by live.
 func New(c client.Client, live client.Reader, recorder events.EventRecorder, clk clock.PassiveClock, o Options) *Reconciler {
 	return &Reconciler{client: c, live: live, finalizers: finalizer.Client{Writer: c, Reader: live}, owners: owner.Cache{Reader: c, Witness: o.Witness},
-		recorder: recorder, clock: clk, options: o, held: newHeldPods(), settled: newSettledPods()}
+		recorder: recorder, clock: clk, options: o, held: newHeldPods(), done: newDonePods()}
 }
 
 // Look has pods looked at.
@@ -102,7 +102,7 @@ func (r *Reconciler) Look(uids ...types.UID) { r.feed.Add(uids...) }
 // Reconcile observes the UID, decides by internal/release, and acts. Nothing is ever given up: what fails is tried again
 // with back-off, and what waits is woken by the event that it waits for.
 func (r *Reconciler) Reconcile(ctx context.Context, uid types.UID) (reconcile.Result, error) {
-	if r.settled.has(ctx, r.client, uid) {
+	if r.done.has(ctx, r.client, uid) {
 		return reconcile.Result{}, nil
 	}
 	live := false
@@ -247,7 +247,7 @@ func (r *Reconciler) writePools(ctx context.Context, seen *view, decision releas
 	} else if late {
 		return false, reconcile.Result{RequeueAfter: backoff.EventOverdue}, nil
 	}
-	settled := false
+	done := false
 	switch decision.Action {
 	case release.Rewrite:
 		tried, err := r.rewrite(ctx, seen, decision)
@@ -259,9 +259,9 @@ func (r *Reconciler) writePools(ctx context.Context, seen *view, decision releas
 		metrics.Decisions.WithLabelValues(string(decision.Action), string(decision.Reason)).Inc()
 		err = r.dropProven(ctx, seen, sets.New(decision.Sandboxes...), nil)
 	default:
-		settled, err = r.release(ctx, seen, decision)
+		done, err = r.release(ctx, seen, decision)
 	}
-	return !settled && err == nil, result, err
+	return !done && err == nil, result, err
 }
 
 // hold keeps everything as it is and says why.
@@ -334,7 +334,7 @@ func (r *Reconciler) unprotect(ctx context.Context, seen *view, decision release
 	metrics.Decisions.WithLabelValues(string(decision.Action), string(decision.Reason)).Inc()
 	r.forget(seen.uid)
 	if decision.Withheld == nil {
-		r.settled.add(seen.uid)
+		r.done.add(seen.uid)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ import (
 // and only when it changes. The waits of an ordinary end (grace period) are not worth a write, and neither is a read that
 // failed once or twice.
 func (r *Reconciler) explain(ctx context.Context, v *view, d release.Decision) error {
-	if d.Reason == v1alpha1.ReasonGracePeriod || (d.Reason == v1alpha1.ReasonObservationFailed && !r.held.unreadFor(v.uid, r.clock.Now(), unreadWord)) {
+	if d.Reason == v1alpha1.ReasonGracePeriod || (d.Reason == v1alpha1.ReasonObservationFailed && !r.held.unreadFor(v.uid, r.clock.Now(), reportUnreadAfter)) {
 		return nil
 	}
 	changed := r.held.set(v.uid, d.Reason)
@@ -194,8 +194,8 @@ func (r *Reconciler) event(v *view, d release.Decision, reason v1alpha1.Reason, 
 	r.recorder.Eventf(about, nil, kind, string(reason), string(d.Action), "%s", note)
 }
 
-// unreadWord is for how long reads have to fail before somebody is told.
-const unreadWord = 2 * time.Second
+// reportUnreadAfter is for how long reads have to fail before somebody is told.
+const reportUnreadAfter = 2 * time.Second
 
 // heldPods is the gauge of waits by reason.
 type heldPods struct {

@@ -171,12 +171,12 @@ func TestI5APodThatCannotBeReadIsNotGone(t *testing.T) {
 func TestAFailedReadIsNewsOnceItLasts(t *testing.T) {
 	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
 	f.goneUnread = errors.New("the API server is away")
-	for _, later := range []time.Duration{0, unreadWord / 2, unreadWord, 2 * unreadWord, 3 * unreadWord} {
+	for _, later := range []time.Duration{0, reportUnreadAfter / 2, reportUnreadAfter, 2 * reportUnreadAfter, 3 * reportUnreadAfter} {
 		if err := f.after(later); err == nil {
 			t.Fatalf("after %s: it could not be read since when the node is gone, and there is no retry", later)
 		}
 		want := []string{explainsOnPod, explainsOnRecord}
-		if later < unreadWord {
+		if later < reportUnreadAfter {
 			want = nil
 		}
 		if diff := cmp.Diff(want, f.Writes); diff != "" {

@@ -163,7 +163,7 @@ func completedPod() *corev1.Pod {
 func (f *world) failsToReadTheNode() {
 	f.Helper()
 	f.FailReads = "node"
-	for _, moment := range []time.Duration{0, unreadWord} {
+	for _, moment := range []time.Duration{0, reportUnreadAfter} {
 		if err := f.after(moment); err == nil {
 			f.Fatalf("after %s: the Node could not be read, and there is no retry", moment)
 		}
@@ -185,7 +185,7 @@ func TestWhoseKubeletItWasIsReadAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newWorld(t, objects...)
 			f.failsToReadTheNode()
-			f.holdsUntil(2 * unreadWord)
+			f.holdsUntil(2 * reportUnreadAfter)
 			if report := f.Record().Spec.Kubelet; report == nil || report.Node == nil || report.Node.UID != "node-1" {
 				t.Fatalf("the report is %+v, expected the word of Node UID node-1", report)
 			}

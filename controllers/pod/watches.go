@@ -33,7 +33,7 @@ type uidQueue = workqueue.TypedRateLimitingInterface[types.UID]
 func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) (*Reconciler, error) {
 	r := New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("holdfast"), clk, o)
 	c, err := controller.NewTyped("pod", mgr, controller.TypedOptions[types.UID]{
-		Reconciler: shadow.Settled[types.UID](r), MaxConcurrentReconciles: o.Concurrency,
+		Reconciler: shadow.WithoutRetry[types.UID](r), MaxConcurrentReconciles: o.Concurrency,
 		RateLimiter: backoff.RateLimiter[types.UID](o.LastRetry), NewQueue: backoff.NewQueue[types.UID](o.SimulatedQueues),
 		LogConstructor: queue.LogOf[types.UID](mgr, "pod", "uid"),
 	})

@@ -79,10 +79,10 @@ var systemRoots = []string{
 	"/bin", "/dev", "/etc", "/home", "/mnt", "/opt", "/private", "/proc", "/run", "/srv", "/tmp", "/usr", "/var", "/Users",
 }
 
-// machineWords turns folders and a GOPROXY value into what no file may contain:
+// machineStrings turns folders and a GOPROXY value into what no file may contain:
 // each folder, the topmost folder that it lies in unless every machine has that
 // one, and each proxy host that is not Go's public one.
-func machineWords(folders []string, proxy string) []string {
+func machineStrings(folders []string, proxy string) []string {
 	words := map[string]bool{}
 	for _, folder := range folders {
 		top, _, nested := strings.Cut(strings.TrimPrefix(folder, "/"), "/")

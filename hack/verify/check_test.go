@@ -172,7 +172,7 @@ func TestMachineWords(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, machineWords(tc.folders, tc.proxy)); diff != "" {
+			if diff := cmp.Diff(tc.want, machineStrings(tc.folders, tc.proxy)); diff != "" {
 				t.Errorf("words (-want +got):\n%s", diff)
 			}
 		})

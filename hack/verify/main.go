@@ -67,7 +67,7 @@ func thisMachine() ([]string, error) {
 		return nil, err
 	}
 	cache, proxy, _ := strings.Cut(strings.TrimSpace(goEnv), "\n")
-	return machineWords([]string{checkout, home, cache}, proxy), nil
+	return machineStrings([]string{checkout, home, cache}, proxy), nil
 }
 
 func output(name string, args ...string) (string, error) {

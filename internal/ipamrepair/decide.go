@@ -17,8 +17,8 @@ type Action uint8
 const (
 	// Report: nothing can be written safely.
 	Report Action = iota + 1
-	// Settled: there is nothing to put right any more.
-	Settled
+	// Done: there is nothing to put right any more.
+	Done
 	// Hold: what the write rests on is not proven.
 	Hold
 	// Create the reservation Name for PodRef and Interface.
@@ -87,7 +87,7 @@ func decideOrphaned(f *Facts) Decision {
 		return hold(v1alpha1.ReasonObservationFailed, "%s", why)
 	}
 	if f.Reservation.IsAbsent() {
-		return Decision{Action: Settled, Message: "the reservation is gone"}
+		return Decision{Action: Done, Message: "the reservation is gone"}
 	}
 	r := f.Reservation.Get()
 	if d, decided := f.reservedEntry(r); decided {
@@ -121,7 +121,7 @@ func (f *Facts) reservedEntry(r Reservation) (Decision, bool) {
 		return Decision{Action: Restore, Name: r.Name, PodRef: own.PodRef, Interface: orElse(own.Interface, r.Interface), Message: fmt.Sprintf(
 			"reservation %s is given back to %s, for which pool %s has the address", r.Name, own.PodRef, own.Pool)}, true
 	case own != nil:
-		return Decision{Action: Settled, Message: fmt.Sprintf("the reservation stands for the entry of %s in pool %s", own.PodRef, own.Pool)}, true
+		return Decision{Action: Done, Message: fmt.Sprintf("the reservation stands for the entry of %s in pool %s", own.PodRef, own.Pool)}, true
 	}
 	if other := f.entryFor(r.Name, func(*ipamaudit.Entry) bool { return true }); other != nil {
 		return hold(v1alpha1.ReasonPoolHolds, "reservation %s of %s stays: pool %s has its address for %s", r.Name, r.Owner, other.Pool, other.PodRef), true
@@ -149,11 +149,11 @@ func decideUsed(f *Facts) Decision {
 		return d
 	}
 	if !slices.ContainsFunc(f.Users.Get(), func(u User) bool { return u.UID == about.UID }) {
-		return Decision{Action: Settled, Message: "the pod does not show the address any more"}
+		return Decision{Action: Done, Message: "the pod does not show the address any more"}
 	}
 	entry := f.entryFor(f.Name.Get(), func(e *ipamaudit.Entry) bool { return e.PodRef == about.PodRef && !e.Releasing })
 	if entry == nil && about.Kind != v1alpha1.ReasonEntryMissing {
-		return Decision{Action: Settled, Message: "the entry is not there any more"}
+		return Decision{Action: Done, Message: "the entry is not there any more"}
 	}
 	iface := about.Interface
 	if entry != nil {
@@ -222,7 +222,7 @@ func (f *Facts) decideOwn(r Reservation) Decision {
 		return Decision{Action: Report, Message: fmt.Sprintf(
 			"nothing is written: reservation %s keeps the address from overlapping ranges, and no entry can be made without the sandbox's ID", r.Name)}
 	}
-	return Decision{Action: Settled, Message: fmt.Sprintf("reservation %s names the pod", r.Name)}
+	return Decision{Action: Done, Message: fmt.Sprintf("reservation %s names the pod", r.Name)}
 }
 
 // heldByAnother says why a reservation cannot be taken from the pod that it names.

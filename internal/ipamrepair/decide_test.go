@@ -94,7 +94,7 @@ func TestDecide(t *testing.T) {
 		reason v1alpha1.Reason
 	}{
 		"a reservation for nothing whose pod is gone is marked first": {orphaned, nil, Mark, ""},
-		"one that is gone by now":                                     {orphaned, func(f *Facts) { f.Reservation = release.Absent[Reservation]() }, Settled, ""},
+		"one that is gone by now":                                     {orphaned, func(f *Facts) { f.Reservation = release.Absent[Reservation]() }, Done, ""},
 		"a pod of its name lives, which no record is of":              {orphaned, func(f *Facts) { f.Owner = owner() }, Hold, v1alpha1.ReasonPodInUse},
 		"I2: a pod of its name lives, and its network-status and record have other addresses": {
 			orphaned, func(f *Facts) { f.Owner = owner(recorded) }, Mark, ""},
@@ -127,7 +127,7 @@ func TestDecide(t *testing.T) {
 		"a record has the address": {
 			orphaned, func(f *Facts) { f.Records = release.Known([]Record{recordOf(web)}) }, Hold, v1alpha1.ReasonRecordHolds},
 		"an entry of the pod is there by now": {
-			orphaned, func(f *Facts) { f.Entries = release.Known([]ipamaudit.Entry{entryOf(web)}) }, Settled, ""},
+			orphaned, func(f *Facts) { f.Entries = release.Known([]ipamaudit.Entry{entryOf(web)}) }, Done, ""},
 		"an entry of another pod that it may stand for": {
 			orphaned, func(f *Facts) { f.Entries = release.Known([]ipamaudit.Entry{entryOf(db)}) }, Hold, v1alpha1.ReasonPoolHolds},
 		"an entry that is being released": {
@@ -168,12 +168,12 @@ func TestDecide(t *testing.T) {
 		"an entry that nothing reserves":                    {missing, nil, Create, ""},
 		"an entry of a network that makes no reservations":  {missing, func(f *Facts) { f.Name = release.Absent[string]() }, Report, ""},
 		"an entry of a network that cannot be told":         {missing, func(f *Facts) { f.Name = release.Unknown[string]("flat file") }, Hold, v1alpha1.ReasonObservationFailed},
-		"an entry that went":                                {missing, func(f *Facts) { f.Entries = release.Absent[[]ipamaudit.Entry]() }, Settled, ""},
-		"an entry whose pod went, or shows other addresses": {missing, func(f *Facts) { f.Users = release.Known([]User{userOf(db)}) }, Settled, ""},
+		"an entry that went":                                {missing, func(f *Facts) { f.Entries = release.Absent[[]ipamaudit.Entry]() }, Done, ""},
+		"an entry whose pod went, or shows other addresses": {missing, func(f *Facts) { f.Users = release.Known([]User{userOf(db)}) }, Done, ""},
 		"an entry that is reserved by now": {
-			missing, func(f *Facts) { f.Reservation = release.Known(Reservation{Name: plain, Owner: web, Interface: "net1"}) }, Settled, ""},
+			missing, func(f *Facts) { f.Reservation = release.Known(Reservation{Name: plain, Owner: web, Interface: "net1"}) }, Done, ""},
 		"an entry that is reserved by now by an old version, without an interface": {
-			missing, func(f *Facts) { f.Reservation = release.Known(Reservation{Name: plain, Owner: web}) }, Settled, ""},
+			missing, func(f *Facts) { f.Reservation = release.Known(Reservation{Name: plain, Owner: web}) }, Done, ""},
 		"an entry that is reserved under another spelling": {
 			missing, func(f *Facts) { f.Alike = release.Known([]Reservation{{Name: "ks/fd00--0-1", Owner: db}}) }, Hold, v1alpha1.ReasonConflict},
 		"an entry, and a second one in another pool: the address must be kept from a third": {

@@ -57,7 +57,7 @@ func (m *Model) observe(s *State, v sight) release.Observation {
 		o.Evidence = release.EvidenceKubelet // the kubelet's report is enough
 	}
 	if m.Off == FenceNotAsked {
-		m.takeTheTaintsWord(&o)
+		m.trustTaintAlone(&o)
 	}
 	return o
 }
@@ -282,8 +282,8 @@ func (m *Model) taken(said release.Response, mark release.Query) release.Respons
 	return said
 }
 
-// takeTheTaintsWord is row NodeOutOfService as it would be if the node of a fence were not asked: its silence is taken for granted.
-func (m *Model) takeTheTaintsWord(o *release.Observation) {
+// trustTaintAlone is row NodeOutOfService as it would be if the node of a fence were not asked: its silence is taken for granted.
+func (m *Model) trustTaintAlone(o *release.Observation) {
 	node := o.Node.Get()
 	if !o.Sandboxes.IsKnown() || !node.OutOfService || node.Ready {
 		return

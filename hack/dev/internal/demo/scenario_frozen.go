@@ -83,7 +83,7 @@ func (s *stage) afterForceDeletion(ctx context.Context, old types.UID) error {
 			return err
 		}
 		if s.agents {
-			if err := s.awaitAgentsWord(ctx); err != nil {
+			if err := s.awaitAgentReport(ctx); err != nil {
 				return err
 			}
 		}
@@ -119,8 +119,8 @@ func (s *stage) awaitHeld(ctx context.Context, old types.UID) error {
 	return err
 }
 
-// awaitAgentsWord waits until web-0 is held because its node's agent sees the sandbox.
-func (s *stage) awaitAgentsWord(ctx context.Context) error {
+// awaitAgentReport waits until web-0 is held because its node's agent sees the sandbox.
+func (s *stage) awaitAgentReport(ctx context.Context) error {
 	err := s.await(ctx, "the word of the agent on "+s.first+" about the sandbox of web-0", podTimeout, func(ctx context.Context) (bool, string, error) {
 		pod, err := s.getPod(ctx, "web-0")
 		if err != nil || pod == nil {

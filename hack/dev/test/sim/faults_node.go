@@ -237,12 +237,12 @@ func (w *World) heal() {
 	}
 	w.locked(func() { w.mute = false })
 	if w.plan.Unowned {
-		w.replaceSilent()
+		w.replacePodsWithoutStatus()
 	}
 }
 
-// replaceSilent is what the hold of an orphan tells a person to do: a pod that shows no address may have any.
-func (w *World) replaceSilent() {
+// replacePodsWithoutStatus is what the hold of an orphan tells a person to do: a pod that shows no address may have any.
+func (w *World) replacePodsWithoutStatus() {
 	for _, pod := range w.sortedPods() {
 		if pod.Annotations[networkStatus] == "" && len(pod.Annotations["k8s.v1.cni.cncf.io/networks"]) > 0 && pod.DeletionTimestamp == nil {
 			err := w.client("person", nil).Delete(w.ctx, pod, client.Preconditions{UID: &pod.UID})

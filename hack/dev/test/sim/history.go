@@ -52,7 +52,7 @@ func Play(plan Plan, log logr.LogSink, schedule []string) Result {
 		w.startManager(0)
 	}
 	w.sched.Run(firstPods)
-	w.settledAt = w.server.Revision()
+	w.oldestList = w.server.Revision()
 	for i := range plan.Pods {
 		w.act(func() { w.keepPod(i) })
 	}
@@ -89,8 +89,8 @@ func (w *World) rest() {
 	}
 }
 
-// settled is the oldest version that a stale list may show.
-func (w *World) settled() uint64 { return w.settledAt }
+// oldestVersion is the oldest version that a stale list may show.
+func (w *World) oldestVersion() uint64 { return w.oldestList }
 
 // end stops every process and waits for it.
 func (w *World) end() {

@@ -57,7 +57,7 @@ func (w *World) startManager(stale uint64) *manager {
 	w.managers = append(w.managers, m)
 	w.mu.Unlock()
 	if now := w.server.Revision(); stale > 0 {
-		m.stale = strconv.FormatUint(max(now-min(stale, now), w.settled()), 10)
+		m.stale = strconv.FormatUint(max(now-min(stale, now), w.oldestVersion()), 10)
 	}
 	var config *rest.Config
 	config, m.client = w.restConfig(m.name, account("holdfast-system", app.Name, "", "", "", ""))

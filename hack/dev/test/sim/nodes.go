@@ -116,7 +116,7 @@ func (k *kubelet) renew() {
 // lose says after a while that a node does not answer; meanwhile nothing of its machine is heard.
 func (w *World) lose(m *machine) {
 	w.act(func() {
-		if rested(w.ctx, 50*time.Second) && w.turn(w.ctx, "the node controller looks at %s", m.name) && w.isSilent(m) && w.stands(m) {
+		if rested(w.ctx, 50*time.Second) && w.turn(w.ctx, "the node controller looks at %s", m.name) && w.isUnresponsive(m) && w.stands(m) {
 			w.note("%s is not Ready", m.node)
 			m.report(corev1.ConditionUnknown)
 		}
@@ -129,7 +129,7 @@ func (w *World) stands(m *machine) bool {
 	return node != nil && node.Status.NodeInfo.BootID == m.boot
 }
 
-func (w *World) isSilent(m *machine) bool {
+func (w *World) isUnresponsive(m *machine) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !m.on || m.partitioned || m.hangs

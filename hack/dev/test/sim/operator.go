@@ -68,7 +68,7 @@ func (w *World) endWaits() {
 	if slices.ContainsFunc(slices.Collect(maps.Values(records)), func(record *unstructured.Unstructured) bool {
 		return w.plan.Unowned && strings.Contains(conditionsOf(record), "shows no address yet")
 	}) {
-		w.replaceSilent()
+		w.replacePodsWithoutStatus()
 	}
 }
 

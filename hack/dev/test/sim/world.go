@@ -68,8 +68,8 @@ type World struct {
 	// vanished are the pods that vanished although their sandboxes may run, with their names.
 	vanished map[types.UID]string
 	// byHand is how many addresses the operator released.
-	byHand    int
-	settledAt uint64
+	byHand     int
+	oldestList uint64
 }
 
 // Violation is what a checker found.

@@ -33,10 +33,10 @@ type NodeState int
 const (
 	// NodeLive has a kubelet that acts and a Ready condition that is True.
 	NodeLive NodeState = iota + 1
-	// NodeSilent may run or be dead: nobody can tell, and nobody has declared it dead.
-	NodeSilent
-	// NodeFenced is declared dead by an administrator: tainted out-of-service, and not Ready.
-	NodeFenced
+	// NodeUnresponsive may run or be dead: nobody can tell, and nobody has declared it dead.
+	NodeUnresponsive
+	// NodeOutOfService is declared dead by an administrator: tainted out-of-service, and not Ready.
+	NodeOutOfService
 )
 
 // Sandbox is one pod sandbox at one moment.

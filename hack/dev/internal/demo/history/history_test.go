@@ -228,26 +228,26 @@ func TestLeaks(t *testing.T) {
 			story: story{ended, stays, nil}, until: 40, undecided: 1,
 		},
 		"a silent node proves nothing": {
-			story: story{ended, stays, []condition{{"n", 0, NodeLive}, {"n", 4, NodeSilent}}}, until: 40, undecided: 1,
+			story: story{ended, stays, []condition{{"n", 0, NodeLive}, {"n", 4, NodeUnresponsive}}}, until: 40, undecided: 1,
 		},
 		"a fenced node: the window begins with the fence": {
-			story: story{ended, []holding{{"a", ip1, 1, 34.8}}, []condition{{"n", 0, NodeLive}, {"n", 4, NodeSilent}, {"n", 15, NodeFenced}}},
+			story: story{ended, []holding{{"a", ip1, 1, 34.8}}, []condition{{"n", 0, NodeLive}, {"n", 4, NodeUnresponsive}, {"n", 15, NodeOutOfService}}},
 			until: 40,
 		},
 		"a fenced node: twenty seconds after the fence it is a leak": {
-			story: story{ended, stays, []condition{{"n", 0, NodeLive}, {"n", 4, NodeSilent}, {"n", 15, NodeFenced}}},
+			story: story{ended, stays, []condition{{"n", 0, NodeLive}, {"n", 4, NodeUnresponsive}, {"n", 15, NodeOutOfService}}},
 			until: 40, want: 1,
 		},
 		"a fenced node: the last second before the end of the window": {
-			story: story{ended, stays, []condition{{"n", 0, NodeLive}, {"n", 4, NodeSilent}, {"n", 15, NodeFenced}}},
+			story: story{ended, stays, []condition{{"n", 0, NodeLive}, {"n", 4, NodeUnresponsive}, {"n", 15, NodeOutOfService}}},
 			until: 34.8, undecided: 1,
 		},
 		"a node that comes and goes starts the window anew": {
-			story: story{ended, stays, []condition{{"n", 0, NodeLive}, {"n", 8, NodeSilent}, {"n", 9, NodeLive}}},
+			story: story{ended, stays, []condition{{"n", 0, NodeLive}, {"n", 8, NodeUnresponsive}, {"n", 9, NodeLive}}},
 			until: 28.8, undecided: 1,
 		},
 		"from live to fenced without a break": {
-			story: story{ended, stays, []condition{{"n", 0, NodeLive}, {"n", 8, NodeFenced}}},
+			story: story{ended, stays, []condition{{"n", 0, NodeLive}, {"n", 8, NodeOutOfService}}},
 			until: 25.2, want: 1,
 		},
 		"an entry that goes and comes back starts the window anew": {

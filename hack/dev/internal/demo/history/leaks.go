@@ -78,12 +78,12 @@ type folding struct {
 // judgeable notes which nodes are live or fenced in this sample.
 func (f *folding) judgeable(sample Sample) {
 	for node := range f.nodes {
-		if state := sample.Nodes[node]; state != NodeLive && state != NodeFenced {
+		if state := sample.Nodes[node]; state != NodeLive && state != NodeOutOfService {
 			delete(f.nodes, node)
 		}
 	}
 	for node, state := range sample.Nodes {
-		if _, known := f.nodes[node]; !known && (state == NodeLive || state == NodeFenced) {
+		if _, known := f.nodes[node]; !known && (state == NodeLive || state == NodeOutOfService) {
 			f.nodes[node] = sample.At
 		}
 	}

@@ -105,9 +105,9 @@ func nodeStates(machines []api.Node, objects []corev1.Node) map[string]history.N
 		case ready && acts[n.Name]:
 			states[n.Name] = history.NodeLive
 		case !ready && isOutOfService(n):
-			states[n.Name] = history.NodeFenced
+			states[n.Name] = history.NodeOutOfService
 		default:
-			states[n.Name] = history.NodeSilent
+			states[n.Name] = history.NodeUnresponsive
 		}
 	}
 	return states

@@ -54,35 +54,35 @@ func TestNodeStates(t *testing.T) {
 		},
 		"frozen but not yet found out is silent": {
 			[]api.Node{{Name: "n", Frozen: true}}, []corev1.Node{node("n", corev1.ConditionTrue)},
-			map[string]history.NodeState{"n": history.NodeSilent},
+			map[string]history.NodeState{"n": history.NodeUnresponsive},
 		},
 		"cut off but not yet found out is silent": {
 			[]api.Node{{Name: "n", CutOff: true}}, []corev1.Node{node("n", corev1.ConditionTrue)},
-			map[string]history.NodeState{"n": history.NodeSilent},
+			map[string]history.NodeState{"n": history.NodeUnresponsive},
 		},
 		"powered off but not yet found out is silent": {
 			[]api.Node{{Name: "n", PoweredOff: true}}, []corev1.Node{node("n", corev1.ConditionTrue)},
-			map[string]history.NodeState{"n": history.NodeSilent},
+			map[string]history.NodeState{"n": history.NodeUnresponsive},
 		},
 		"not Ready without the taint is silent": {
 			[]api.Node{{Name: "n", PoweredOff: true}}, []corev1.Node{node("n", corev1.ConditionUnknown, unreachable)},
-			map[string]history.NodeState{"n": history.NodeSilent},
+			map[string]history.NodeState{"n": history.NodeUnresponsive},
 		},
 		"not Ready and out of service is fenced": {
 			[]api.Node{{Name: "n", PoweredOff: true}}, []corev1.Node{node("n", corev1.ConditionUnknown, unreachable, outOfService)},
-			map[string]history.NodeState{"n": history.NodeFenced},
+			map[string]history.NodeState{"n": history.NodeOutOfService},
 		},
 		"the taint on a dead node that still counts as Ready is no fence yet": {
 			[]api.Node{{Name: "n", PoweredOff: true}}, []corev1.Node{node("n", corev1.ConditionTrue, outOfService)},
-			map[string]history.NodeState{"n": history.NodeSilent},
+			map[string]history.NodeState{"n": history.NodeUnresponsive},
 		},
 		"no condition at all is not Ready": {
 			[]api.Node{{Name: "n"}}, []corev1.Node{node("n", "")},
-			map[string]history.NodeState{"n": history.NodeSilent},
+			map[string]history.NodeState{"n": history.NodeUnresponsive},
 		},
 		"a node that is not simulated is silent": {
 			nil, []corev1.Node{node("n", corev1.ConditionTrue)},
-			map[string]history.NodeState{"n": history.NodeSilent},
+			map[string]history.NodeState{"n": history.NodeUnresponsive},
 		},
 		"a machine without a Node is unknown": {
 			[]api.Node{{Name: "n"}}, nil, map[string]history.NodeState{},
