@@ -87,7 +87,7 @@ func (r *Reconciler) mayQuery(ctx context.Context, v *view, d release.Decision) 
 	if v.hasFinalizer() && v.pod.DeletionTimestamp != nil {
 		return nil
 	}
-	return r.options.Shadow.Withhold(ctx, shadow.Ask, "about the sandboxes of "+v.podName(), d.Message)
+	return r.options.Shadow.Withhold(ctx, shadow.Query, "about the sandboxes of "+v.podName(), d.Message)
 }
 
 // withdraw has queries withdrawn. Those about sandboxes that the record has no more need nothing: see controllers/node.

@@ -223,8 +223,8 @@ var queryMutants = []mutant{
 	{
 		rule: "orphans: a delay that is over by caches is looked at each minute (0276)",
 		file: "controllers/orphan/nodes.go",
-		old:  `left = nodelife.LookInterval // what`,
-		new:  `left = 0 // what`, by: inOrphans,
+		old:  `left = nodelife.LookInterval // live`,
+		new:  `left = 0 // live`, by: inOrphans,
 	},
 	{
 		rule: "nodes: a GuardedNode that claims a sandbox is kept as long as a query about it stands (0281)",

@@ -20,7 +20,7 @@ func Response(q v1alpha1.SandboxQuery, w Outcome, given *v1alpha1.SandboxRespons
 		return given
 	}
 	if w.Kind == NoResponse && q.OutOfService && Foreign(q, boot) == "" {
-		w.Kind, w.Verdict, w.Time = Answer, v1alpha1.VerdictDoNotRelease, now
+		w.Kind, w.Verdict, w.Time = Decided, v1alpha1.VerdictDoNotRelease, now
 		if given != nil && given.BootID == boot {
 			w.PodUID = given.PodUID
 		}
