@@ -80,8 +80,8 @@ func TestSmallScenariosHoldToTheirEnd(t *testing.T) {
 }
 
 // near are the switches whose counterexample is short enough for a test; make model finds each.
-var near = map[Switch]bool{NotReadyIsGone: true, InFlightOff: true, ReplacementBelieved: true,
-	AnswerKept: true, ByName: true, FenceNotAsked: true, TaintAlone: true, WriterIgnored: true, StatusAfterEnd: true,
+var near = map[Switch]bool{NotReadyIsGone: true, InFlightOff: true, ReplacementTrusted: true,
+	ResponseKept: true, ByName: true, TaintNotQueried: true, TaintAlone: true, WriterIgnored: true, StatusAfterEnd: true,
 	NoReportPolicy: true, NoIdentityPolicy: true, ForgedMachine: true, ForgedLife: true}
 
 func TestARuleTurnedOffIsMissed(t *testing.T) {
