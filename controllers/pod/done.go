@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/index"
 )
 
-// donePods are the UIDs that this process has let go while its caches may still show them. A UID never comes back, so
-// the events that its own end causes need no second look, and no second read of the API server.
+// donePods are the UIDs that this process has unprotected while its caches may still show them. A UID never comes back, so further events of its
+// deletion need no reconcile and no read.
 type donePods struct {
 	mu   sync.Mutex
 	uids map[types.UID]struct{}
@@ -30,7 +30,7 @@ func (s *donePods) add(uid types.UID) {
 	s.uids[uid] = struct{}{}
 }
 
-// has says whether a cache still shows what is done; once none does, the UID is forgotten.
+// has says whether a cache still shows a UID that is done; once none does, the UID is dropped.
 func (s *donePods) has(ctx context.Context, cached client.Reader, uid types.UID) bool {
 	s.mu.Lock()
 	_, done := s.uids[uid]
