@@ -12,7 +12,7 @@ import (
 func (t *turn) time() {
 	t.grace()
 	for i := range machines {
-		t.rows(i)
+		t.absences(i)
 	}
 	t.queriesWait()
 	t.unchanged()
@@ -52,20 +52,20 @@ func (s *State) making(i int) bool {
 	return false
 }
 
-// rows: a sequence of lists gets longer than sandboxCreationMax. None of its sandboxes can be starting any more.
-func (t *turn) rows(i int) {
-	for k, row := range t.From.Agent[i].Absence {
-		if row != AbsenceBegun || t.From.inTheMaking(k) {
+// absences: a sequence of lists gets longer than sandboxCreationMax. None of its sandboxes can be starting any more.
+func (t *turn) absences(i int) {
+	for k, absence := range t.From.Agent[i].Absence {
+		if absence != AbsenceBegun || t.From.isBeingCreated(k) {
 			continue
 		}
 		to := t.From
 		to.Agent[i].Absence[k] = AbsenceLong
-		to.Agent[i].drop(t.m.Off) // it has listed again since
+		to.Agent[i].drop(t.m.Off) // it lists again later
 		t.Owed(to, t.Say("for longer than sandboxCreationMax no list on machine %d has shown %s", i, boxID(k)))
 	}
 }
 
-func (s *State) inTheMaking(k int) bool {
+func (s *State) isBeingCreated(k int) bool {
 	for b, box := range s.Box {
 		if box.Phase == BoxMaking && (b == k || (k == anyQuery && !box.Second)) {
 			return true

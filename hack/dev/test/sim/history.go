@@ -76,7 +76,7 @@ func (w *World) seed() {
 	rand.Seed(int64(w.plan.Seed) + int64(w.since())) //nolint:staticcheck // with GODEBUG=randseednop=0
 }
 
-// rest leaves the world alone until it is judged. Most histories end as soon as nothing is left to wait for: what happens then is periodic.
+// rest lets time pass until the judgment. Most histories end as soon as only periodic steps are left.
 func (w *World) rest() {
 	end := w.since() + quiescence
 	w.sched.Run(shortest)
