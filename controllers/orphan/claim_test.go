@@ -58,7 +58,7 @@ func waitsWith(t *testing.T, record *v1alpha1.IPAllocation, want v1alpha1.Reason
 
 // A compromised node claims a sandbox that another node runs. Queried alone, it would report that the sandbox is gone.
 func TestI1AFalseClaimTakesNothingFromTheNodeThatHasTheSandbox(t *testing.T) {
-	for name, seenWith := range map[string]types.UID{"of a sandbox of nobody": "", "of a sandbox of its own live pod": "next-uid"} {
+	for name, seenWith := range map[string]types.UID{"of a sandbox without an owner": "", "of a sandbox of its own live pod": "next-uid"} {
 		t.Run(name, func(t *testing.T) {
 			liar, home := onepod.Node("node", "node-1", "m1"), onepod.Node("home", "node-2", "m2")
 			pod := onepod.PodOf("next-uid", "10.0.0.9")

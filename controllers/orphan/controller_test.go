@@ -124,7 +124,7 @@ func TestI10OneRuleFindsTheOwnerOfAnEntry(t *testing.T) {
 	alive.Annotations = nil
 	earlier := onepod.RecordOfOld(onepod.OldMachine())
 	earlier.Name, earlier.Spec.Sandboxes[0].ID, earlier.Spec.Addresses[0].SandboxID = "earlier", "earlier-sandbox", "earlier-sandbox"
-	for name, objects := range map[string][]client.Object{"nobody before it": {alive}, "an earlier pod of the name is on record": {alive, earlier}} {
+	for name, objects := range map[string][]client.Object{"no earlier pod": {alive}, "an earlier pod of the name is on record": {alive, earlier}} {
 		t.Run(name, func(t *testing.T) {
 			f := newWorld(t, append(objects, onepod.Node("node", "node-1", "m1"))...)
 			f.Clock.SetTime(onepod.Now.Add(-2 * time.Hour))

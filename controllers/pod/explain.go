@@ -96,9 +96,9 @@ func (r *Reconciler) explainOnRecord(ctx context.Context, v *view, d release.Dec
 		state = v1alpha1.StateReleasing
 	}
 	message := d.Message
-	if said := meta.FindStatusCondition(v.record.Status.Conditions, v1alpha1.ReleasedCondition); said != nil &&
-		said.Reason == string(d.Reason) && isTried(d.Reason) {
-		message = said.Message
+	if last := meta.FindStatusCondition(v.record.Status.Conditions, v1alpha1.ReleasedCondition); last != nil &&
+		last.Reason == string(d.Reason) && isTried(d.Reason) {
+		message = last.Message
 	}
 	return r.setRecordState(ctx, v, state, metav1.ConditionFalse, d.Reason, message)
 }

@@ -119,8 +119,8 @@ func TestADelayThatBeginsAgainIsSeenWithinAMinute(t *testing.T) {
 	}
 	f.absence = nodelife.Absence{Since: f.Clock.Now(), Liveness: "its kubelet has written"}
 	f.holdsFrom(onepod.NodeGoneDelay, 2*onepod.NodeGoneDelay-time.Second)
-	if said := f.Record().Status.Conditions[0].Message; !strings.Contains(said, "but its kubelet has written") {
-		t.Errorf("the record says %q, and not what has begun the delay again", said)
+	if message := f.Record().Status.Conditions[0].Message; !strings.Contains(message, "but its kubelet has written") {
+		t.Errorf("the record has %q, and not what restarted the delay", message)
 	}
 	f.releasesAfter(2 * onepod.NodeGoneDelay)
 }

@@ -168,7 +168,7 @@ func (f *world) failsToReadTheNode() {
 			f.Fatalf("after %s: the Node could not be read, and there is no retry", moment)
 		}
 		if report := f.Record().Spec.Kubelet; report != nil {
-			f.Fatalf("after %s: the report %+v was recorded, whose Node nobody would read", moment, report)
+			f.Fatalf("after %s: the report %+v was recorded without its Node", moment, report)
 		}
 	}
 	f.FailReads = ""
@@ -365,7 +365,7 @@ func TestI2ASandboxFromAfterANewRegistrationGetsAMachine(t *testing.T) {
 		want  bool
 	}{
 		"the pod is known to have lived under the Node":  {"node-2", -time.Minute, true},
-		"nobody saw the pod alive under it":              {"", -time.Minute, false},
+		"the pod was not seen alive under it":            {"", -time.Minute, false},
 		"it lived under another registration":            {"node-1", -time.Minute, false},
 		"its entry was there before the Node registered": {"node-2", -time.Hour, false},
 	}

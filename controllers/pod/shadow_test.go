@@ -124,14 +124,14 @@ func TestAShadowQueriesForAnotherSandboxOfAPodThatItHolds(t *testing.T) {
 		t.Fatalf("the pod is there: %t, the query is %+v; expected both to stay as they were (%+v) until the agent has responded", pod, f.aboutAny(), query)
 	}
 	close(recorder.Events)
-	var said []string
+	var lines []string
 	for e := range recorder.Events {
-		said = append(said, e)
+		lines = append(lines, e)
 	}
-	if !slices.ContainsFunc(said, func(e string) bool {
+	if !slices.ContainsFunc(lines, func(e string) bool {
 		return strings.Contains(e, "apart from addresses of sandboxes that are proven gone, which stay in their pools")
 	}) {
-		t.Errorf("no event says what the pod waits for: %q", said)
+		t.Errorf("no event has the reason of the wait: %q", lines)
 	}
 	f.r.recorder = events.NewFakeRecorder(100)
 

@@ -84,7 +84,7 @@ func TestI1AboutASandboxTheNodesOwnQueryComesFirst(t *testing.T) {
 			queriesIn(guardedNode("n1", query("s", 3, func(q *v1alpha1.SandboxQuery) { q.Record = "other" }), response("s", 3, ofRecord("other")))), "", ""},
 		"an earlier Node of the machine was queried":    {queriesIn(guardedNode("n0", query("s", 7), response("s", 7)), guardedNode("n1")), "n0 7", "n0 7"},
 		"both were: the later one's comes first":        {queriesIn(guardedNode("n0", query("s", 7), response("s", 7)), guardedNode("n1", query("s", 3))), "n1 3", ""},
-		"in whatever order they were read":              {queriesIn(guardedNode("n1", query("s", 3)), guardedNode("n0", query("s", 7), response("s", 7))), "n1 3", ""},
+		"in any order of the reads":                     {queriesIn(guardedNode("n1", query("s", 3)), guardedNode("n0", query("s", 7), response("s", 7))), "n1 3", ""},
 		"the query of an earlier Node is gone":          {queriesIn(guardedNode("n0", response("s", 7)), guardedNode("n1")), "", "n0 7"},
 		"of both: the later one's response comes first": {queriesIn(guardedNode("n0", response("s", 7)), guardedNode("n1", response("s", 2))), "", "n1 2"},
 		"a query that stands comes before a response without one": {
@@ -183,7 +183,7 @@ func TestTheLastResponseIsThatToTheQueryThatStands(t *testing.T) {
 		"also where that was read first": {
 			queriesIn(guardedNode("n1", query("s", 3), response("s", 3, since(time.Hour))), guardedNode("n0", query("s", 7), response("s", 7))), "n1 3"},
 		"of two without a query the newer one":    {queriesIn(guardedNode("n0", response("s", 7, since(time.Hour))), guardedNode("n1", response("s", 3))), "n0 7"},
-		"in whatever order they were read":        {queriesIn(guardedNode("n1", response("s", 3)), guardedNode("n0", response("s", 7, since(time.Hour)))), "n0 7"},
+		"in any order of the reads":               {queriesIn(guardedNode("n1", response("s", 3)), guardedNode("n0", response("s", 7, since(time.Hour)))), "n0 7"},
 		"one about another sandbox is none":       {queriesIn(guardedNode("n1", response("t", 3))), ""},
 		"one about another record is none":        {queriesIn(guardedNode("n1", response("s", 3, ofRecord("other")))), ""},
 		"one to a query that is to be withdrawn":  {pending(queriesIn(guardedNode("n1", query("s", 3), response("s", 3))), QueryKey{"n1", "s"}), "n1 3"},
@@ -234,14 +234,14 @@ func TestAllAreTheQueriesThatStand(t *testing.T) {
 }
 
 func TestTheReasonForNoResponseIsInTheNodesOwnGuardedNode(t *testing.T) {
-	said := release.NotResponding{Reason: "RuntimeUnreachable", Message: "no socket"}
+	reported := release.NotResponding{Reason: "RuntimeUnreachable", Message: "no socket"}
 	for name, tc := range map[string]struct {
 		queries Queries
 		want    release.NotResponding
 	}{
 		"it says nothing":             {queries: queriesIn(guardedNode("n1"))},
 		"it responds":                 {queries: queriesIn(guardedNode("n1", responding(metav1.ConditionTrue)))},
-		"it does not respond":         {queriesIn(guardedNode("n1", responding(metav1.ConditionFalse))), said},
+		"it does not respond":         {queriesIn(guardedNode("n1", responding(metav1.ConditionFalse))), reported},
 		"another one does not":        {queries: queriesIn(guardedNode("n0", responding(metav1.ConditionFalse)), guardedNode("n1"))},
 		"its GuardedNode is not read": {queries: queriesIn()},
 	} {

@@ -183,9 +183,9 @@ func checkEvidence(t *testing.T, r *foreignRuntime, listing *handshake.Listing, 
 		q := handshake.Query{SandboxID: queried, NodeUID: "node", RecordUID: types.UID(s.GetMetadata().GetUid()), Seen: start}
 		memory.Expect([]handshake.Query{q})
 		memory.Observe(look)
-		word := handshake.Judge(q, look, memory.Recall(q), handshake.Settings{SandboxCreationMax: time.Minute})
-		if word.Kind == handshake.Decided && word.Verdict == "ReadyForRelease" && r.mayRun(queried, string(q.RecordUID)) {
-			t.Errorf("%q of pod UID %q is ready for release (%s), and the runtime may run it", queried, q.RecordUID, word.Message)
+		outcome := handshake.Judge(q, look, memory.Recall(q), handshake.Settings{SandboxCreationMax: time.Minute})
+		if outcome.Kind == handshake.Decided && outcome.Verdict == "ReadyForRelease" && r.mayRun(queried, string(q.RecordUID)) {
+			t.Errorf("%q of pod UID %q is ready for release (%s), and the runtime may run it", queried, q.RecordUID, outcome.Message)
 		}
 	}
 }
@@ -219,9 +219,9 @@ func (r *foreignRuntime) isReadable(id string) bool {
 func FuzzNetwork(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		var info map[string]any
-		said := json.Unmarshal([]byte(text), &info) == nil
+		parsed := json.Unmarshal([]byte(text), &info) == nil
 		switch got := parseNetwork(text); {
-		case got != 0 && !said:
+		case got != 0 && !parsed:
 			t.Errorf("%q cannot be parsed, and gives %d", text, got)
 		case got != 0 && len(info) == 0:
 			t.Errorf("%q is empty, and gives %d", text, got)

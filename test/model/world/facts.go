@@ -306,7 +306,7 @@ func (m *Model) owner(s *State, b int) v1alpha1.Attribution {
 		case m.Scenario.Orphan:
 			return v1alpha1.AttributionNone
 		case !m.Scenario.NoAgents:
-			return v1alpha1.AttributionNetworkStatus // agents are queried, whatever ties the sandbox to the pod; what is its own is not disowned
+			return v1alpha1.AttributionNetworkStatus // agents are queried, with any attribution; only a foreign sandbox is disowned
 		}
 		return m.confirmed(s, b)
 	}

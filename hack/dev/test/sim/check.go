@@ -91,7 +91,7 @@ func (w *World) checkEntriesLocked(pools, records objects, pods map[string]*core
 				continue
 			}
 			if live[e.sandbox] == nil && !held[e.podRef] && !w.completedLocked(pods[e.podRef]) {
-				w.violateLocked("liveness", "%s is still taken by %s (sandbox %.8s), and nobody uses it: %s", e.address, e.podRef, e.sandbox, why(records, e.sandbox))
+				w.violateLocked("liveness", "%s is still taken by %s (sandbox %.8s), and no sandbox uses it: %s", e.address, e.podRef, e.sandbox, why(records, e.sandbox))
 			}
 		}
 	}
@@ -158,23 +158,23 @@ type objects = map[string]*unstructured.Unstructured
 
 // why is the reason that the product reports for a pod or a sandbox.
 func why(records objects, about string) string {
-	var said []string
+	var found []string
 	for name, record := range records {
 		raw, _ := record.MarshalJSON()
 		if strings.Contains(name, about) || strings.Contains(string(raw), about) {
-			said = append(said, fmt.Sprintf("record %s: %s", strings.TrimPrefix(name, "/"), conditionsOf(record)))
+			found = append(found, fmt.Sprintf("record %s: %s", strings.TrimPrefix(name, "/"), conditionsOf(record)))
 		}
 	}
-	slices.Sort(said)
-	return strings.Join(said, "; ")
+	slices.Sort(found)
+	return strings.Join(found, "; ")
 }
 
 func conditionsOf(record *unstructured.Unstructured) string {
 	conditions, _, _ := unstructured.NestedSlice(record.Object, "status", "conditions")
-	var said []string
+	var found []string
 	for _, c := range conditions {
 		one, _ := c.(map[string]any)
-		said = append(said, fmt.Sprintf("%v=%v %v: %v", one["type"], one["status"], one["reason"], one["message"]))
+		found = append(found, fmt.Sprintf("%v=%v %v: %v", one["type"], one["status"], one["reason"], one["message"]))
 	}
-	return strings.Join(said, ", ")
+	return strings.Join(found, ", ")
 }

@@ -95,14 +95,14 @@ func (m *machine) isOn() bool {
 // unload makes the runtime lose a sandbox that keeps running. The kubelet then reports what it sees.
 func (w *World) unload(f Fault) {
 	if !w.plan.Agents {
-		return // nobody else could know it
+		return // otherwise it cannot be known
 	}
 	m := w.near(f)
 	for _, b := range m.byAge() {
 		if b.namespace == namespace && b.ready && !b.creating && b.name == podName(f.Pod) {
 			w.locked(func() { b.unloaded = true })
 			w.note("%s: the runtime loses %s", m.name, b)
-			w.act(func() { // somebody finds its processes in the end
+			w.act(func() { // a user finds its processes later
 				rested(w.ctx, max(f.For, duration-w.since()))
 				w.usage.end(w, b)
 				w.locked(func() { delete(m.boxes, b.id) })

@@ -194,10 +194,10 @@ func (i *informer) put(o runtime.Object) string {
 	return key
 }
 
-func (i *informer) remove(object, told any) {
+func (i *informer) remove(object, event any) {
 	_ = i.indexer.Delete(object)
 	for _, r := range i.begun() {
-		r.handler.OnDelete(told)
+		r.handler.OnDelete(event)
 	}
 }
 

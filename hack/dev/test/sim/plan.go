@@ -142,7 +142,7 @@ func drawFaults(r *rand.Rand, p *Plan) []Fault {
 			f.At, f.Who, f.Pod = min(before.At+shortly(r), faultsUntil), before.Who, before.Pod
 		}
 		if !p.Agents && slices.Contains(managerKinds, f.Kind) {
-			f.Who = "manager" // there is nobody else who calls and watches
+			f.Who = "manager" // no other client calls and watches
 		}
 		faults = append(faults, f)
 	}
