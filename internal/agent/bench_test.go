@@ -47,7 +47,7 @@ type stubLister struct {
 
 func (s *stubLister) List(_ context.Context, queried sandbox.Queried) (*handshake.Listing, error) {
 	s.queried = queried
-	l := &handshake.Listing{Began: s.clock.Now(), Ended: s.clock.Now(), TellsNamespaces: true, Runtime: "containerd 1"}
+	l := &handshake.Listing{Began: s.clock.Now(), Ended: s.clock.Now(), ReportsNamespaces: true, Runtime: "containerd 1"}
 	if !s.alone {
 		l.Sandboxes = append(l.Sandboxes, handshake.Sandbox{ID: "own", Pod: handshake.Pod{UID: podUID}, State: handshake.StateReady})
 	}

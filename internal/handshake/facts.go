@@ -62,9 +62,9 @@ type Tasks struct {
 type Listing struct {
 	// Began and Ended are when it was read, by the agent's clock.
 	Began, Ended time.Time
-	// TellsNamespaces says that the runtime reports whether the network namespace of a stopped sandbox is closed (containerd's verbose
+	// ReportsNamespaces says that the runtime reports whether the network namespace of a stopped sandbox is closed (containerd's verbose
 	// status). For any other runtime only an absent sandbox is gone.
-	TellsNamespaces bool
+	ReportsNamespaces bool
 	// Strays is the number of containers that have not exited, by the ID of their sandbox, where that is not listed.
 	Strays map[string]int
 	// Tasks were read after the sandboxes.

@@ -67,7 +67,7 @@ func judgeListed(l *Listing, s *Sandbox) Outcome {
 	switch {
 	case s.State != StateNotReady:
 		return hold(v1alpha1.ReasonSandboxReady, "the runtime lists the sandbox as ready")
-	case !l.TellsNamespaces:
+	case !l.ReportsNamespaces:
 		return hold(v1alpha1.ReasonSandboxListed, l.Runtime+" still lists the sandbox, and does not report whether the network of a stopped one is released; "+
 			"the kubelet removes the last sandbox of a pod once the pod is deleted, and not when it has completed")
 	case s.NotExited > 0:

@@ -47,7 +47,7 @@ type situation struct {
 	record   types.UID
 	affirmed types.UID
 	recalled Recollection
-	tells    bool
+	reports  bool
 	early    bool
 	task     bool // the runtime has one of the sandbox
 	stray    bool // a container of the sandbox runs, and the sandbox is not listed
@@ -63,7 +63,7 @@ func (s situation) judge() Outcome {
 	}
 	look := Look{Failure: Failure{Reason: s.failed, Message: "no list"}}
 	if s.failed == "" {
-		look = Look{Listing: &Listing{Began: start, Ended: start.Add(time.Second), TellsNamespaces: s.tells, Runtime: "runtime 1", Sandboxes: s.listed}}
+		look = Look{Listing: &Listing{Began: start, Ended: start.Add(time.Second), ReportsNamespaces: s.reports, Runtime: "runtime 1", Sandboxes: s.listed}}
 	}
 	if s.task {
 		look = withTasksOf(look)
@@ -140,12 +140,12 @@ func TestJudge(t *testing.T) {
 	}{
 		"gone = absent, for an ID that was seen":                                            {situation{recalled: seen}, gone(v1alpha1.ReasonSandboxAbsent, web.UID)},
 		"gone = absent, for an ID that an earlier agent of this Node saw":                   {situation{affirmed: web.UID}, gone(v1alpha1.ReasonSandboxAbsent, web.UID)},
-		"gone, on containerd: NOTREADY, no running container, the network namespace closed": {situation{tells: true, listed: one(StateNotReady, 0, NamespaceClosed)}, gone(v1alpha1.ReasonSandboxStopped, web.UID)},
-		"NOTREADY alone is not gone":                                                        {situation{tells: true, listed: one(StateNotReady, 0, NamespaceOpen)}, hold(v1alpha1.ReasonNetworkNamespaceOpen, web.UID)},
-		"NOTREADY with the network namespace unknown is not gone":                           {situation{tells: true, listed: one(StateNotReady, 0, 0)}, hold(v1alpha1.ReasonNetworkNamespaceUnknown, web.UID)},
-		"NOTREADY with a container that has not exited is not gone":                         {situation{tells: true, listed: one(StateNotReady, 1, NamespaceClosed)}, hold(v1alpha1.ReasonContainerNotExited, web.UID)},
-		"READY is not gone, with any other state":                                           {situation{tells: true, listed: one(StateReady, 0, NamespaceClosed)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
-		"an unknown state is not gone":                                                      {situation{tells: true, listed: one(0, 0, NamespaceClosed)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
+		"gone, on containerd: NOTREADY, no running container, the network namespace closed": {situation{reports: true, listed: one(StateNotReady, 0, NamespaceClosed)}, gone(v1alpha1.ReasonSandboxStopped, web.UID)},
+		"NOTREADY alone is not gone":                                                        {situation{reports: true, listed: one(StateNotReady, 0, NamespaceOpen)}, hold(v1alpha1.ReasonNetworkNamespaceOpen, web.UID)},
+		"NOTREADY with the network namespace unknown is not gone":                           {situation{reports: true, listed: one(StateNotReady, 0, 0)}, hold(v1alpha1.ReasonNetworkNamespaceUnknown, web.UID)},
+		"NOTREADY with a container that has not exited is not gone":                         {situation{reports: true, listed: one(StateNotReady, 1, NamespaceClosed)}, hold(v1alpha1.ReasonContainerNotExited, web.UID)},
+		"READY is not gone, with any other state":                                           {situation{reports: true, listed: one(StateReady, 0, NamespaceClosed)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
+		"an unknown state is not gone":                                                      {situation{reports: true, listed: one(0, 0, NamespaceClosed)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
 		"on CRI-O only absence counts":                                                      {situation{listed: one(StateNotReady, 0, NamespaceClosed)}, hold(v1alpha1.ReasonSandboxListed, web.UID)},
 		"an ID that this agent never saw is not gone by one list":                           {situation{}, hold(v1alpha1.ReasonSandboxNotSeen, "")},
 		"an ID that this agent never saw needs absence for longer than sandboxCreationMax":  {situation{recalled: justAbsent}, hold(v1alpha1.ReasonSandboxNotSeen, "")},
@@ -173,7 +173,7 @@ func TestUIDConflictGivesNoResponse(t *testing.T) {
 			listed: []Sandbox{{ID: "a", Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateReady}}}, refusal(v1alpha1.ReasonUIDConflict)},
 		"two READY of the UID that an earlier agent affirmed": {situation{affirmed: web.UID,
 			listed: []Sandbox{{ID: "a", Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateReady}}}, refusal(v1alpha1.ReasonUIDConflict)},
-		"one UID under two names": {situation{tells: true,
+		"one UID under two names": {situation{reports: true,
 			listed: []Sandbox{{ID: id, Pod: web, State: StateNotReady, Network: NamespaceClosed}, {ID: "b", Pod: alias, State: StateNotReady}}}, refusal(v1alpha1.ReasonUIDConflict)},
 		"one sandbox listed under two pods": {situation{recalled: Recollection{Pod: web, Listed: true, Clash: true}}, refusal(v1alpha1.ReasonUIDConflict)},
 		"a query to all is not claimed in a conflict": {situation{toAll: true,
@@ -198,7 +198,7 @@ func TestAQueryToAllNodesIsClaimedOrNot(t *testing.T) {
 		"the node that has the sandbox claims it, with its pod UID": {situation{toAll: true, listed: one(StateReady, 0, 0)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
 		"on CRI-O too": {situation{toAll: true, listed: one(StateNotReady, 0, 0)}, hold(v1alpha1.ReasonSandboxListed, web.UID)},
 		"the node that had it claims it too, and releases nothing":               {situation{toAll: true, recalled: seen}, hold(v1alpha1.ReasonSandboxOfThisNode, web.UID)},
-		"a stopped one is claimed, not released":                                 {situation{toAll: true, tells: true, listed: one(StateNotReady, 0, NamespaceClosed)}, hold(v1alpha1.ReasonSandboxOfThisNode, web.UID)},
+		"a stopped one is claimed, not released":                                 {situation{toAll: true, reports: true, listed: one(StateNotReady, 0, NamespaceClosed)}, hold(v1alpha1.ReasonSandboxOfThisNode, web.UID)},
 		"a node that never saw it does not respond yet":                          {situation{toAll: true}, verdict{Kind: Pending}},
 		"a node that did not see it for sandboxCreationMax has nothing to claim": {situation{toAll: true, recalled: longAbsent}, verdict{Kind: NoClaim}},
 		"a failed list does not count":                                           {situation{toAll: true, recalled: longAbsent, failed: v1alpha1.ReasonListFailed}, refusal(v1alpha1.ReasonListFailed)},

@@ -182,8 +182,8 @@ func TestLen(t *testing.T) {
 func TestMemoryOfAPodUID(t *testing.T) {
 	query := Query{SandboxID: v1alpha1.AnySandbox, NodeUID: node, RecordUID: web.UID, Seen: start}
 	stopped := Sandbox{ID: "b", Pod: web, State: StateNotReady, Network: NamespaceClosed}
-	tells := func(look Look) Look {
-		look.Listing.TellsNamespaces = true
+	reporting := func(look Look) Look {
+		look.Listing.ReportsNamespaces = true
 		return look
 	}
 	sequence := Recollection{AbsentSince: start.Add(time.Second)}
@@ -194,8 +194,8 @@ func TestMemoryOfAPodUID(t *testing.T) {
 		"lists without a sandbox of the pod are a sequence":     {[]Look{at(0), at(time.Minute)}, sequence},
 		"sandboxes of other pods do not matter":                 {[]Look{at(0), at(time.Minute, Sandbox{ID: "x", Pod: other, State: StateReady})}, sequence},
 		"a ready one ends the sequence":                         {[]Look{at(0), at(time.Minute, Sandbox{ID: "b", Pod: web, State: StateReady})}, Recollection{}},
-		"two of them, whichever is listed last, end it":         {[]Look{at(0), tells(at(time.Minute, Sandbox{ID: "a", Pod: web, State: StateReady}, stopped))}, Recollection{}},
-		"a stopped one does not, where namespaces are reported": {[]Look{tells(at(0, stopped)), tells(at(time.Minute, stopped))}, sequence},
+		"two of them, whichever is listed last, end it":         {[]Look{at(0), reporting(at(time.Minute, Sandbox{ID: "a", Pod: web, State: StateReady}, stopped))}, Recollection{}},
+		"a stopped one does not, where namespaces are reported": {[]Look{reporting(at(0, stopped)), reporting(at(time.Minute, stopped))}, sequence},
 		"a stopped one does, where they are not":                {[]Look{at(0), at(time.Minute, stopped)}, Recollection{}},
 		"one that was listed and has a task yet is unloaded":    {[]Look{at(0, stopped), withTasks(at(time.Minute), "b")}, Recollection{Unloaded: "b"}},
 		"a task of an ID that was never listed is no pod's":     {[]Look{at(0), withTasks(at(time.Minute), "b")}, sequence},

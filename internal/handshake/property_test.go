@@ -53,7 +53,7 @@ func traced(s situation) bool { return s.task || s.stray }
 // stopped says whether a sandbox is NOTREADY, without a running container, and its network namespace closed.
 func (s situation) stopped(l Sandbox) bool {
 	own := s.task && l.ID == id
-	return s.tells && l.State == StateNotReady && l.NotExited == 0 && l.Network == NamespaceClosed && !own
+	return s.reports && l.State == StateNotReady && l.NotExited == 0 && l.Network == NamespaceClosed && !own
 }
 
 // related says whether the query concerns the pod UID of the other sandbox.
@@ -102,7 +102,7 @@ func situations() []situation {
 		for _, listed := range lists {
 			for _, more := range beside {
 				for _, recalled := range recollections {
-					s := situation{toAll: flags&1 != 0, tells: flags&2 != 0, task: flags&8 != 0, listed: append(slices.Clone(listed), more...), recalled: recalled}
+					s := situation{toAll: flags&1 != 0, reports: flags&2 != 0, task: flags&8 != 0, listed: append(slices.Clone(listed), more...), recalled: recalled}
 					if flags&4 != 0 {
 						s.record, s.affirmed = web.UID, web.UID
 					}

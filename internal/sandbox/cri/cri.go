@@ -103,7 +103,7 @@ func (r *Runtime) List(ctx context.Context, queried sandbox.Queried) (*handshake
 		}
 		return nil, &sandbox.Error{Reason: v1alpha1.ReasonListFailed, Err: err}
 	}
-	if listing.TellsNamespaces {
+	if listing.ReportsNamespaces {
 		readNetworks(ctx, service, listing, queried, r.options.Timeout)
 	}
 	listing.Began, listing.Ended = began, r.options.Clock.Now()
@@ -186,9 +186,9 @@ func list(ctx context.Context, service reads, stateDir string) (*handshake.Listi
 		return nil, fmt.Errorf("listing all containers: %w", err)
 	}
 	listing := &handshake.Listing{
-		Runtime:         version.RuntimeName + " " + version.RuntimeVersion,
-		TellsNamespaces: version.RuntimeName == containerd,
-		Sandboxes:       make([]handshake.Sandbox, 0, len(sandboxes)),
+		Runtime:           version.RuntimeName + " " + version.RuntimeVersion,
+		ReportsNamespaces: version.RuntimeName == containerd,
+		Sandboxes:         make([]handshake.Sandbox, 0, len(sandboxes)),
 	}
 	notExited := map[string]int{}
 	known := sets.New[string]()
@@ -204,7 +204,7 @@ func list(ctx context.Context, service reads, stateDir string) (*handshake.Listi
 		delete(notExited, s.Id)
 	}
 	listing.Strays = notExited
-	if listing.TellsNamespaces {
+	if listing.ReportsNamespaces {
 		// The folders are read after the lists: a sandbox in neither does not run.
 		listing.Tasks = readTasks(stateDir, known)
 	}

@@ -159,11 +159,11 @@ func TestList(t *testing.T) {
 		pods    []types.UID
 		strays  map[string]int
 		want    []handshake.Sandbox
-		tells   bool
+		reports bool
 		// verbose are the sandboxes whose verbose status was read.
 		verbose []string
 	}{
-		"nothing": {server: &server{name: "containerd"}, tells: true},
+		"nothing": {server: &server{name: "containerd"}, reports: true},
 		"ready and not ready, both, in one list without a filter": {
 			server: &server{name: "cri-o", sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", isReady), listedSandbox("b", notReady)}},
 			want:   []handshake.Sandbox{{ID: "a", Pod: pod("a"), State: handshake.StateReady}, {ID: "b", Pod: pod("b"), State: handshake.StateNotReady}}},
@@ -180,14 +180,14 @@ func TestList(t *testing.T) {
 		"containerd reports network namespaces, read for queried sandboxes that are not ready": {
 			server: &server{name: "containerd", info: map[string]string{"a": closed, "b": open, "c": closed, "d": closed},
 				sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", notReady), listedSandbox("b", notReady), listedSandbox("c", notReady), listedSandbox("d", isReady)}},
-			queried: []string{"a", "b", "d", "absent"}, tells: true, verbose: []string{"a", "b"},
+			queried: []string{"a", "b", "d", "absent"}, reports: true, verbose: []string{"a", "b"},
 			want: []handshake.Sandbox{{ID: "a", Pod: pod("a"), State: handshake.StateNotReady, Network: handshake.NamespaceClosed},
 				{ID: "b", Pod: pod("b"), State: handshake.StateNotReady, Network: handshake.NamespaceOpen},
 				{ID: "c", Pod: pod("c"), State: handshake.StateNotReady}, {ID: "d", Pod: pod("d"), State: handshake.StateReady}}},
 		"the other sandboxes of a pod are queried with one of them, and all of a queried pod UID": {
 			server: &server{name: "containerd", info: map[string]string{"a2": closed, "b1": closed, "c1": closed}, sandboxes: []*runtimeapi.PodSandbox{
 				sandboxOf("a1", "a", isReady), sandboxOf("a2", "a", notReady), sandboxOf("b1", "b", notReady), sandboxOf("c1", "c", notReady), {Id: "d1", State: notReady}}},
-			queried: []string{"a1"}, pods: []types.UID{"uid-b", ""}, tells: true, verbose: []string{"a2", "b1"},
+			queried: []string{"a1"}, pods: []types.UID{"uid-b", ""}, reports: true, verbose: []string{"a2", "b1"},
 			want: []handshake.Sandbox{{ID: "a1", Pod: pod("a"), State: handshake.StateReady}, {ID: "a2", Pod: pod("a"), State: handshake.StateNotReady, Network: handshake.NamespaceClosed},
 				{ID: "b1", Pod: pod("b"), State: handshake.StateNotReady, Network: handshake.NamespaceClosed}, {ID: "c1", Pod: pod("c"), State: handshake.StateNotReady},
 				{ID: "d1", State: handshake.StateNotReady}}},
@@ -197,7 +197,7 @@ func TestList(t *testing.T) {
 		"a verbose status that fails leaves one sandbox unknown": {
 			server: &server{name: "containerd", fail: map[string]error{"PodSandboxStatus": errors.New("no such sandbox")},
 				sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", notReady)}},
-			queried: []string{"a"}, tells: true, verbose: []string{"a"}, want: []handshake.Sandbox{{ID: "a", Pod: pod("a"), State: handshake.StateNotReady}}},
+			queried: []string{"a"}, reports: true, verbose: []string{"a"}, want: []handshake.Sandbox{{ID: "a", Pod: pod("a"), State: handshake.StateNotReady}}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -208,8 +208,8 @@ func TestList(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, slices.Concat(got.Sandboxes)); diff != "" || got.TellsNamespaces != tc.tells {
-				t.Errorf("tells: %t (-want +got)\n%s", got.TellsNamespaces, diff)
+			if diff := cmp.Diff(tc.want, slices.Concat(got.Sandboxes)); diff != "" || got.ReportsNamespaces != tc.reports {
+				t.Errorf("reports: %t (-want +got)\n%s", got.ReportsNamespaces, diff)
 			}
 			if !maps.Equal(got.Strays, tc.strays) {
 				t.Errorf("strays: %v", got.Strays)
@@ -295,7 +295,7 @@ func TestARestartedRuntimeIsFoundAgain(t *testing.T) {
 	}
 	serve(t, &server{name: "cri-o", sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", isReady)}}, path)
 	got, err := r.List(t.Context(), sandbox.Queried{})
-	if err != nil || len(got.Sandboxes) != 1 || got.TellsNamespaces {
+	if err != nil || len(got.Sandboxes) != 1 || got.ReportsNamespaces {
 		t.Errorf("the new one: %+v, %v", got, err)
 	}
 }

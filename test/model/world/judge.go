@@ -70,7 +70,7 @@ func (m *Model) isShown(s *State, i, k int, me uint8) bool {
 
 // listing is the list that the agent has.
 func (m *Model) listing(s *State, a *Agent, k int) *handshake.Listing {
-	l := &handshake.Listing{Began: now, Ended: now, TellsNamespaces: !m.Scenario.AbsenceOnly, Runtime: "a runtime",
+	l := &handshake.Listing{Began: now, Ended: now, ReportsNamespaces: !m.Scenario.AbsenceOnly, Runtime: "a runtime",
 		Sandboxes: []handshake.Sandbox{{ID: "agent", Pod: handshake.Pod{UID: agentUID, Name: "agent"}, State: handshake.StateReady}}}
 	for b, phase := range a.List {
 		if phase == BoxNone || (m.Off == SuccessorIgnored && b != k) {

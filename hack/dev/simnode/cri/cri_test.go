@@ -68,7 +68,7 @@ func (m *machine) expect(what string, want ...handshake.Sandbox) {
 	if diff := cmp.Diff(want, listing.Sandboxes, cmpopts.EquateEmpty()); diff != "" {
 		m.Errorf("%s (-want +got):\n%s", what, diff)
 	}
-	if listing.TellsNamespaces || listing.Tasks.IDs != nil {
+	if listing.ReportsNamespaces || listing.Tasks.IDs != nil {
 		m.Errorf("%s: the agent takes the runtime %s for containerd", what, listing.Runtime)
 	}
 }
