@@ -149,7 +149,7 @@ var queryMutants = []mutant{
 	{
 		rule: "orphans: a query counts from when Nodes are observed (0276, R3)",
 		file: "controllers/orphan/reports.go",
-		old:  `if acquired.After(asked.Since) {`,
+		old:  `if acquired.After(query.Since) {`,
 		new:  `if false {`, by: inOrphans,
 	},
 	{
@@ -165,10 +165,10 @@ var queryMutants = []mutant{
 		new:  `if k.read, err = k.cachedReports(ctx); err != nil {`, by: inOrphans,
 	},
 	{
-		rule: "orphans: what became complete since the responses were read is looked at again (0276)",
+		rule: "orphans: an orphan that became complete after the responses were read is queued again (0276)",
 		file: "controllers/orphan/reclaimer.go",
-		old:  `if isKept { // what became`,
-		new:  `if !isKept { // what became`, by: inOrphans,
+		old:  `if isKept { // orphans that`,
+		new:  `if !isKept { // orphans that`, by: inOrphans,
 	},
 	{
 		rule: "orphans: a pod that was there before a tombstone was read may have inherited the entry (0289)",
