@@ -211,7 +211,7 @@ func TestStateOf(t *testing.T) {
 		"gone for the delay":                          {node: goneSince("a", now.Add(-5*time.Minute)), want: Gone},
 		"gone for less":                               {node: goneSince("a", now.Add(-5*time.Minute+time.Second)), want: NotGoneYet},
 		"gone, without a time":                        {node: changed(goneSince("a", now), func(n *Node) { n.GoneSince = release.Absent[time.Time]() }), want: NotGoneYet},
-		"gone, and signs of life could not be read":   {node: changed(goneSince("a", now), func(n *Node) { n.GoneSince = release.Unknown[time.Time]("x") }), want: Unread},
+		"gone, and liveness could not be read":        {node: changed(goneSince("a", now), func(n *Node) { n.GoneSince = release.Unknown[time.Time]("x") }), want: Unread},
 		"gone for long, which is no proof here":       {node: goneSince("a", now.Add(-time.Hour)), settings: hold, want: GoneHeld},
 		"acknowledged, and its Node was just deleted": {node: changed(acknowledging("a"), func(n *Node) { n.Live = release.Absent[release.Node]() }), want: NotGoneYet},
 	}
