@@ -40,8 +40,8 @@ type Options struct {
 	Settings release.Settings
 	// ManagerNamespace holds the Lease of the observation of Nodes.
 	ManagerNamespace string
-	// MaxAsked is how many orphans all nodes are queried about at once.
-	MaxAsked int
+	// MaxQueries is how many orphans all nodes are queried about at once.
+	MaxQueries int
 	// Rules define which pods are protected; the late protection and the early unprotect follow them like the webhook.
 	Rules protection.Rules
 	// Repair corrects what the audit finds; false only reports it.
@@ -106,7 +106,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	orphans, err := orphan.Setup(mgr, o.Clock, orphan.Options{MaxAsked: o.MaxAsked, Queries: wanted,
+	orphans, err := orphan.Setup(mgr, o.Clock, orphan.Options{MaxQueries: o.MaxQueries, Queries: wanted,
 		Backends: o.Backends, Evidence: o.Evidence, Settings: o.Settings, Rules: o.Rules, Shadow: o.Shadow, LastRetry: o.LastRetry,
 		SimulatedQueues: o.SimulatedQueues, PoliciesSince: o.PoliciesSince, Witness: seen, Liveness: observer, Machines: nodes,
 		Running: routes.start})

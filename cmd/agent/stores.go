@@ -19,13 +19,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/sandbox"
 )
 
-// speaker is the pod in which the agent runs and the Node for which it may report.
-type speaker interface {
+// responder says in which pod the agent runs and for which Node it may respond.
+type responder interface {
 	Self() (podUID, nodeUID types.UID)
 }
 
 // addStores adds the audit of the node's own IPAM stores to the manager, where one is configured.
-func addStores(mgr manager.Manager, c *configv1alpha1.AgentConfiguration, nodeName string, node speaker, runtime sandbox.Lister, events client.Writer, log logr.Logger) error {
+func addStores(mgr manager.Manager, c *configv1alpha1.AgentConfiguration, nodeName string, node responder, runtime sandbox.Lister, events client.Writer, log logr.Logger) error {
 	if !c.Stores.Configured() {
 		return nil
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package liveness reads live what shows a node, its kubelet, and other Nodes that resemble it. One list serves the many records of a node.
+// Package liveness reads live Nodes, the signs of their kubelets, and other Nodes that resemble them. One list serves the records of many pods.
 package liveness
 
 import (
@@ -28,10 +28,10 @@ import (
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=kube-node-lease,resources=leases,verbs=get
 
-// reuse is how long one live list serves.
+// reuse is how long a live list is used.
 const reuse = 30 * time.Second
 
-// Observer keeps live lists. It is safe for concurrent use.
+// Observer keeps recent live lists. It is safe for concurrent use.
 type Observer struct {
 	live          client.Reader
 	clock         clock.PassiveClock
@@ -50,12 +50,12 @@ type writes struct {
 	wrote *metav1.Time
 }
 
-// New has read no list yet. policiesSince says from when on policies keep others from writing what a kubelet reports.
+// New makes an Observer without lists. policiesSince gives since when policies refuse reports of a kubelet by other accounts.
 func New(live client.Reader, c clock.PassiveClock, policiesSince func(context.Context) (time.Time, error)) *Observer {
 	return &Observer{live: live, clock: c, policiesSince: policiesSince, kubelets: map[string]writes{}}
 }
 
-// Node reads a Node as a fact. Without a name nothing is read.
+// Node reads a Node as a fact. Without a name it reads nothing.
 func Node(ctx context.Context, from client.Reader, name string) release.Fact[release.Node] {
 	if name == "" {
 		return release.Fact[release.Node]{}
@@ -93,7 +93,7 @@ func (o *Observer) Twin(ctx context.Context, record *v1alpha1.IPAllocation, node
 	return twin, nil
 }
 
-// nodes are the names of all Nodes by machine ID and system UUID, read past every cache.
+// nodes are the names of all Nodes by machine ID and system UUID, read live.
 func (o *Observer) nodes(ctx context.Context) (map[[2]string][]string, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -115,12 +115,12 @@ func (o *Observer) nodes(ctx context.Context) (map[[2]string][]string, error) {
 	return found, nil
 }
 
-// isFresh says whether a list that began at read may serve a caller that needs one that began at since or later.
+// isFresh says whether a list that began at read may be used by a caller that needs one that began at since or later.
 func (o *Observer) isFresh(read, since time.Time) bool {
 	return !read.IsZero() && !read.Before(since) && o.clock.Now().Sub(read) < reuse
 }
 
-// Kubelet reads what there is to see of a node's kubelet. What was read before since is not used.
+// Kubelet reads the signs of a node's kubelet, from lists that began at since or later.
 func (o *Observer) Kubelet(ctx context.Context, node string, since time.Time) (seen nodelife.Kubelet, err error) {
 	var lease coordinationv1.Lease
 	err = o.live.Get(ctx, types.NamespacedName{Namespace: corev1.NamespaceNodeLease, Name: node}, &lease)
@@ -132,9 +132,8 @@ func (o *Observer) Kubelet(ctx context.Context, node string, since time.Time) (s
 	return seen, err
 }
 
-// kubeletWrote is when a kubelet last wrote the status of a pod of a node, by the clock of the API server; nil if the pods do not
-// show it. A kubelet whose Node object is gone goes on terminating pods, and reports it. Other clients can write as the kubelet, so
-// only pods count on which the policies refuse them that.
+// kubeletWrote is when a kubelet last wrote the status of a pod of a node, by the clock of the API server; nil if no pod shows it. A kubelet whose
+// Node object was deleted still terminates pods and reports that. Only pods count for which the policies refuse such writes by other clients.
 func (o *Observer) kubeletWrote(ctx context.Context, node string, since time.Time) (*metav1.Time, error) {
 	// The first call waits for a cache to fill, so the lock is not held.
 	judged, err := o.policiesSince(ctx)

@@ -20,7 +20,7 @@ import (
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// pagedNodes answers a list page by page, as a client does that decodes into what it is given.
+// pagedNodes lists page by page, like a client that decodes into the given object.
 type pagedNodes struct {
 	client.Reader
 	pages map[string]string
@@ -32,8 +32,8 @@ func (p pagedNodes) List(_ context.Context, into client.ObjectList, opts ...clie
 	return json.NewDecoder(strings.NewReader(p.pages[o.Continue])).Decode(into)
 }
 
-// TestI3APageLeavesNothingToTheNext: a Node that has not reported its machine has not that of the Node before it in the list.
-func TestI3APageLeavesNothingToTheNext(t *testing.T) {
+// TestI3PagesShareNoState: a Node without machine IDs does not get those of the Node before it in the list.
+func TestI3PagesShareNoState(t *testing.T) {
 	nodes := pagedNodes{pages: map[string]string{
 		"":     `{"metadata":{"continue":"next"},"items":[{"metadata":{"name":"a"},"status":{"nodeInfo":{"machineID":"m1","systemUUID":"m1-system","bootID":"m1-boot"}}}]}`,
 		"next": `{"metadata":{"continue":""},"items":[{"metadata":{"name":"b"}}]}`,
@@ -59,7 +59,7 @@ func (p podsOfNode) List(_ context.Context, into client.ObjectList, _ ...client.
 	return nil
 }
 
-// TestI11AForgedReportIsNoSignOfLife: plain edit rights on a pod that names a deleted node must not hold the addresses of that node for ever.
+// TestI11AForgedReportIsNoSignOfLife: plain edit rights on a pod that names a deleted node must not hold the addresses of that node forever.
 func TestI11AForgedReportIsNoSignOfLife(t *testing.T) {
 	written := metav1.NewTime(now.Add(-time.Minute))
 	report := []metav1.ManagedFieldsEntry{{Manager: "kubelet", Subresource: "status", Time: &written, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1",

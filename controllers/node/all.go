@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/nodelife"
 )
 
-// Known is what caches and notes have of all machines. It confirms nothing.
+// Known is the state of all machines from caches and notes. It is no evidence.
 func (l *Lifecycle) Known(ctx context.Context) (*nodelife.Lifecycle, error) {
 	known := &nodelife.Lifecycle{Settings: l.r.options.Settings, Unwritten: l.r.options.Watches.notes.all(), Acquired: l.r.observing()}
 	var objects v1alpha1.GuardedNodeList
@@ -33,8 +33,8 @@ func (l *Lifecycle) Known(ctx context.Context) (*nodelife.Lifecycle, error) {
 	return known, nil
 }
 
-// All is what was read live of all machines, the Nodes later than a time. Where each of them has a Node, the watch of Nodes need not have reached the list.
-// It is nil while there is no such thing, and before each Node UID that a record names has its object (R10): try again after nodelife.ConfirmAgain.
+// All is the state of all machines from live reads, of the Nodes after a time. If each machine has a Node, the watch of Nodes need not have reached the
+// list. It is nil until there is one, and until each Node UID in a record has its object (R10): try again after nodelife.ConfirmAgain.
 func (l *Lifecycle) All(ctx context.Context, after time.Time) (*nodelife.Lifecycle, error) {
 	if !l.r.isComplete() {
 		return nil, nil
@@ -59,7 +59,7 @@ func (l *Lifecycle) All(ctx context.Context, after time.Time) (*nodelife.Lifecyc
 	return &seen, nil
 }
 
-// reported is what goes with the last list of Nodes, if it is later than a time and Nodes report all machines: no delay is to be confirmed then.
+// reported is the state with the last list of Nodes, if that is later than a time and Nodes report all machines: then no delay has to be confirmed.
 func (l *Lifecycle) reported(ctx context.Context, after time.Time) (*nodelife.Lifecycle, error) {
 	if err := l.take(ctx); err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (l *Lifecycle) reported(ctx context.Context, after time.Time) (*nodelife.Li
 	return read, nil
 }
 
-// readKubelets reads what there is to see of the kubelets that may be on one of the machines.
+// readKubelets reads the signs of the kubelets that may run on one of the machines.
 func (l *Lifecycle) readKubelets(ctx context.Context, seen *nodelife.Lifecycle, machines []v1alpha1.NodeIdentity, over time.Time) error {
 	for _, name := range slices.Sorted(slices.Values(seen.Names(machines))) {
 		kubelet, err := l.r.options.Kubelet(ctx, name, over)

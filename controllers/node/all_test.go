@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/nodelife"
 )
 
-// all is what was read of all machines, asked for as an orphan's look does that waits; nil if there was no such thing for two minutes.
+// all is the state of all machines, requested like by a waiting orphan; nil if there was none for two minutes.
 func (w *world) all() *nodelife.Lifecycle {
 	w.Helper()
 	after := time.Now()
@@ -57,7 +57,7 @@ func TestAllMachinesAreReadLaterThanTheLeases(t *testing.T) {
 	})
 }
 
-// Of a Node that was deleted before any manager ran, there is the record of a pod (R10).
+// A Node was deleted before any manager ran, and the record of a pod has its machine (R10).
 func TestR10NoReadIsWholeBeforeEachRecordedMachineHasItsObject(t *testing.T) {
 	w := &world{}
 	playWith(t, w, func(w *world) {
@@ -82,7 +82,7 @@ func TestR10NoReadIsWholeBeforeEachRecordedMachineHasItsObject(t *testing.T) {
 	})
 }
 
-func TestR2AKubeletThatWritesAtTheLastMomentHoldsAllThatIsAskedOfAllMachines(t *testing.T) {
+func TestR2AKubeletThatWritesAtTheLastMomentHoldsAllMachines(t *testing.T) {
 	for name, alive := range map[string]bool{"it wrote": true, "it did not": false} {
 		t.Run(name, func(t *testing.T) {
 			play(t, func(w *world) {
@@ -119,7 +119,7 @@ func TestI2TheDelayDoesNotGrowWithTheNumberOfMachines(t *testing.T) {
 	})
 }
 
-func TestWhereNodesReportAllMachinesTheWatchNeedNotHaveReachedTheList(t *testing.T) {
+func TestIfNodesReportAllMachinesTheWatchNeedNotHaveReachedTheList(t *testing.T) {
 	for name, gone := range map[string]bool{"all are reported": false, "one is gone": true} {
 		t.Run(name, func(t *testing.T) {
 			playWith(t, &world{isQuiet: true}, func(w *world) {

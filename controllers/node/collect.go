@@ -21,12 +21,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// collect deletes an object that nothing needs any more. The caches say when a look at the API server is worth it.
+// collect deletes an object that is no longer needed. The caches decide when it is read live.
 func (r *reconciler) collect(ctx context.Context, v *view) (reconcile.Result, error) {
 	isHeld := v.isNamed || len(v.Spec.Queries) > 0 || slices.ContainsFunc(v.Live, func(n release.Node) bool { return n.NodeUID == v.UID })
 	gone := v.gone()
 	if (isHeld && len(gone) == 0) || (len(gone) > 0 && r.options.Settings.HoldGoneNodes) {
-		return reconcile.Result{}, nil // an event asks again
+		return reconcile.Result{}, nil // an event queues it again
 	}
 	result := reconcile.Result{RequeueAfter: lookInterval}
 	if isHeld || !r.isObserving() || nodelife.IsFull(v.object) {
@@ -40,7 +40,7 @@ func (r *reconciler) collect(ctx context.Context, v *view) (reconcile.Result, er
 	return result, r.deleteUnneeded(ctx, v)
 }
 
-// deleteUnneeded deletes an object unless a live read shows that something needs it.
+// deleteUnneeded deletes an object unless a live read shows that it is needed.
 func (r *reconciler) deleteUnneeded(ctx context.Context, v *view) error {
 	if isNeeded, err := r.isNeeded(ctx, v); err != nil || isNeeded {
 		return err
@@ -48,7 +48,7 @@ func (r *reconciler) deleteUnneeded(ctx context.Context, v *view) error {
 	return r.delete(ctx, v.object)
 }
 
-// delayLeft is how long the machines that are gone have to be gone still.
+// delayLeft is the rest of the delay of the object's gone machines.
 func (r *reconciler) delayLeft(ctx context.Context, gone []v1alpha1.NodeIdentity) (time.Duration, error) {
 	if len(gone) == 0 {
 		return 0, nil
@@ -69,12 +69,12 @@ func (v *view) gone() []v1alpha1.NodeIdentity {
 	return gone
 }
 
-// isObserving: no event about a Node or an object can have been lost since the observation began (R3), and what reported is written (R1).
+// isObserving says whether no event about a Node or an object can have been lost since the observation began (R3), and all reports are written (R1).
 func (r *reconciler) isObserving() bool {
 	return !r.observing().IsZero() && len(r.options.Watches.notes.uids()) == 0
 }
 
-// isNeeded reads live what may still need the object: a Node of its UID, a record that names it, or a query to all nodes about a sandbox that it claims.
+// isNeeded reads live whether the object is needed: by a Node of its UID, a record that names it, or a query to all nodes about a sandbox it claims.
 func (r *reconciler) isNeeded(ctx context.Context, v *view) (bool, error) {
 	var node corev1.Node
 	err := r.live.Get(ctx, types.NamespacedName{Name: v.Spec.NodeName}, &node)
@@ -95,7 +95,7 @@ func (r *reconciler) isNeeded(ctx context.Context, v *view) (bool, error) {
 	return r.isClaimant(ctx, v)
 }
 
-// isClaimant: the object claims a sandbox for which a query stands.
+// isClaimant says whether the object claims a sandbox with a standing query.
 func (r *reconciler) isClaimant(ctx context.Context, v *view) (bool, error) {
 	response := v.object.Status.AllNodes
 	if response == nil || len(response.Claims) == 0 {
@@ -111,7 +111,7 @@ func (r *reconciler) isClaimant(ctx context.Context, v *view) (bool, error) {
 	}), nil
 }
 
-// delete compares UID and resourceVersion: what was written since the cached object needs another decision.
+// delete compares UID and resourceVersion: after a write since the cached object it has to be decided again.
 func (r *reconciler) delete(ctx context.Context, object *v1alpha1.GuardedNode) error {
 	r.mu.Lock()
 	r.deleted[object.UID] = true
@@ -125,7 +125,7 @@ func (r *reconciler) delete(ctx context.Context, object *v1alpha1.GuardedNode) e
 		return nil
 	}
 	r.mu.Lock()
-	delete(r.deleted, object.UID) // a deletion without a known response counts as another client's, which only delays releases
+	delete(r.deleted, object.UID) // a deletion with an unknown result counts as another client's, which only delays releases
 	r.mu.Unlock()
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil

@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// An object whose machine is gone for the delay by all that the caches have is deleted only if live reads show no more.
+// By the caches the machine of the object is gone for the delay. Live reads decide.
 func TestAnObjectIsDeletedOnLiveReadsAlone(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	machine := v1alpha1.GuardedMachine{MachineID: "m", SystemUUID: "s", BootID: "b", FirstSeenTime: metav1.NewTime(at.Add(-time.Hour))}
@@ -101,13 +101,13 @@ func indexed(t *testing.T) *fake.ClientBuilder {
 	return b
 }
 
-// lease is that of an observation which has lasted for two hours.
+// lease is the Lease of an observation of two hours.
 func lease(now time.Time) *coordinationv1.Lease {
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.NodeObservationLease},
 		Spec: coordinationv1.LeaseSpec{AcquireTime: &metav1.MicroTime{Time: now.Add(-2 * time.Hour)}}}
 }
 
-// observing has observed Nodes for two hours.
+// observing is a reconciler that has observed Nodes for two hours.
 func observing(cache, truth client.Client, clk clock.PassiveClock, kubelet nodelife.Kubelet) *reconciler {
 	r := newReconciler(deleting{cache, truth}, listing{truth}, clk, Options{Settings: nodelife.Settings{NodeGoneDelay: delay},
 		Watches: &Watches{notes: notes{version: listVersion}}, Namespace: namespace,
@@ -116,7 +116,7 @@ func observing(cache, truth client.Client, clk clock.PassiveClock, kubelet nodel
 	return r
 }
 
-// deleting reads a cache and deletes in truth.
+// deleting reads a cache and deletes in the API server.
 type deleting struct {
 	client.Client
 	truth client.Client
@@ -138,7 +138,7 @@ func (l listing) List(ctx context.Context, into client.ObjectList, opts ...clien
 	return err
 }
 
-func TestAnObjectThatACacheHoldsIsNotLookedForLive(t *testing.T) {
+func TestAnObjectThatACacheShowsToBeNeededIsNotReadLive(t *testing.T) {
 	for name, v := range map[string]*view{
 		"a Node of its UID":           {Observation: nodelife.Observation{UID: "u1", Live: []release.Node{{Machine: release.Machine{NodeUID: "u1"}}}}},
 		"a record that names its UID": {Observation: nodelife.Observation{UID: "u1"}, isNamed: true},

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/nodelife"
 )
 
-// nodeEvents wake what a Node is about. Its reports are noted by then. A heartbeat changes nothing of that.
+// nodeEvents queue the Node UIDs that a Node may concern. Its report is noted by then. A heartbeat queues nothing.
 func (r *reconciler) nodeEvents() handler.TypedFuncs[*corev1.Node, request] {
 	return handler.TypedFuncs[*corev1.Node, request]{
 		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*corev1.Node], q queue) {
@@ -38,7 +38,7 @@ func (r *reconciler) nodeEvents() handler.TypedFuncs[*corev1.Node, request] {
 	}
 }
 
-// wakeAll wakes every object that may be about the machine that a Node reports.
+// wakeAll queues every object that may be about the machine that a Node reports.
 func (r *reconciler) wakeAll(ctx context.Context, node *corev1.Node, q queue) {
 	wake(q, node.UID)
 	for _, key := range nodelife.Keys(facts.Identity(node)) {
@@ -52,7 +52,7 @@ func (r *reconciler) wakeAll(ctx context.Context, node *corev1.Node, q queue) {
 	}
 }
 
-// objectEvents notice what another client has removed: it may be all that named a machine (R10).
+// objectEvents notice removals by other clients: the removed object may have been the only one that named a machine (R10).
 func (r *reconciler) objectEvents() handler.TypedFuncs[*v1alpha1.GuardedNode, request] {
 	return handler.TypedFuncs[*v1alpha1.GuardedNode, request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.GuardedNode], q queue) {
@@ -61,7 +61,7 @@ func (r *reconciler) objectEvents() handler.TypedFuncs[*v1alpha1.GuardedNode, re
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.GuardedNode], q queue) {
 			r.counts.Observe(e.ObjectOld, e.ObjectNew, r.clock.Now())
-			if e.ObjectOld.Generation != e.ObjectNew.Generation { // what an agent reports changes nothing of the spec
+			if e.ObjectOld.Generation != e.ObjectNew.Generation { // reports of agents do not change the spec
 				wake(q, types.UID(e.ObjectNew.Name))
 			}
 			if nodelife.Drops(e.ObjectOld, e.ObjectNew) {
@@ -87,7 +87,7 @@ func (r *reconciler) lose(object *v1alpha1.GuardedNode, q queue) {
 	wake(q, types.UID(object.Name))
 }
 
-// recordEvents: a record that names a Node UID keeps its object, and one that is deleted may have been the last. A query is about a sandbox of a record.
+// recordEvents queue the Node UIDs in a record, whose objects it may need, and the objects with queries about its sandboxes.
 func (r *reconciler) recordEvents() handler.TypedFuncs[*v1alpha1.IPAllocation, request] {
 	wakeAll := func(q queue, records ...*v1alpha1.IPAllocation) {
 		for _, record := range records {

@@ -22,11 +22,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// Lifecycle says since when machines are gone. Caches do for a wait. That the delay is over is confirmed live: Nodes are listed, the watch reaches the
-// version of the list, and then GuardedNodes, the Lease of the observation and what shows a kubelet are read (R2, R3). What is read serves all that ask soon.
+// Lifecycle says since when machines are gone. Caches are good enough for a wait. The end of the delay is confirmed live: Nodes are listed, the watch
+// reaches the version of the list, and then GuardedNodes, the Lease of the observation and the signs of kubelets are read (R2, R3). Live reads are
+// shared by all callers for nodelife.Reuse.
 type Lifecycle struct {
 	r *reconciler
-	// turn is taken by who reads live.
+	// turn is held by the caller that reads live.
 	turn   chan struct{}
 	listed *listed
 	read   *nodelife.Lifecycle
@@ -41,8 +42,8 @@ type listed struct {
 
 func newLifecycle(r *reconciler) *Lifecycle { return &Lifecycle{r: r, turn: make(chan struct{}, 1)} }
 
-// Gone is since when all of the machines are gone; without any, since when no Node has the name (R12). Decide by a time before the call: what is over
-// by then is confirmed.
+// Gone is since when all of the machines are gone; without machines, since when no Node has the name (R12). Compare it with a time from before the
+// call: a delay that is over by then is confirmed.
 func (l *Lifecycle) Gone(ctx context.Context, node string, machines []v1alpha1.NodeIdentity) (nodelife.Absence, error) {
 	if len(machines) > 0 {
 		return l.gone(ctx, machines)
@@ -54,12 +55,12 @@ func (l *Lifecycle) Gone(ctx context.Context, node string, machines []v1alpha1.N
 	gone, err := l.gone(ctx, []v1alpha1.NodeIdentity{{UID: types.UID(object.Name)}}, object)
 	absent := apierrors.IsNotFound(l.r.client.Get(ctx, types.NamespacedName{Name: node}, &corev1.Node{}))
 	if !absent || !l.r.options.Watches.notes.isUnseen(node, known) {
-		gone.Since = l.r.clock.Now().Add(nodelife.ConfirmAgain) // not over without a delay either
+		gone.Since = l.r.clock.Now().Add(nodelife.ConfirmAgain) // not over, also with a delay of zero
 	}
 	return gone, err
 }
 
-// gone is since when the machines are gone by all objects, and by those of this process alone.
+// gone is since when the machines are gone by all objects, including those that only this process has.
 func (l *Lifecycle) gone(ctx context.Context, machines []v1alpha1.NodeIdentity, own ...v1alpha1.GuardedNode) (nodelife.Absence, error) {
 	cached, err := l.cached(ctx, machines)
 	if err != nil {
@@ -84,7 +85,8 @@ func (l *Lifecycle) gone(ctx context.Context, machines []v1alpha1.NodeIdentity, 
 	return seen.Gone(machines, l.r.clock.Now()), nil
 }
 
-// unseen is what this process has in place of a GuardedNode of a Node that was never seen (R12). It is looked for each minute in which it is asked about.
+// unseen is in place of the GuardedNode of a Node that was never seen (R12), in this process. Its kubelet is looked for each minute in which Gone is
+// called for it.
 func (l *Lifecycle) unseen(ctx context.Context, node string) (*unseen, v1alpha1.GuardedNode, error) {
 	if err := l.take(ctx); err != nil {
 		return nil, v1alpha1.GuardedNode{}, err
@@ -114,7 +116,7 @@ func (l *Lifecycle) take(ctx context.Context) error {
 
 func (l *Lifecycle) leave() { <-l.turn }
 
-// cached is what caches and notes have of the machines. The notes come first: what is written meanwhile is still in them.
+// cached is the state of the machines from caches and notes. The notes are read first, so that they have what is written meanwhile.
 func (l *Lifecycle) cached(ctx context.Context, machines []v1alpha1.NodeIdentity) (*nodelife.Lifecycle, error) {
 	known := &nodelife.Lifecycle{Settings: l.r.options.Settings, Unwritten: l.r.options.Watches.notes.all(), Acquired: l.r.observing()}
 	for _, key := range nodelife.KeysOfAll(machines) {
@@ -130,7 +132,7 @@ func (l *Lifecycle) cached(ctx context.Context, machines []v1alpha1.NodeIdentity
 			known.Nodes = append(known.Nodes, facts.Node(&nodes.Items[i]))
 		}
 	}
-	for _, machine := range machines { // a record may name its UID alone
+	for _, machine := range machines { // a record may have only its UID
 		var object v1alpha1.GuardedNode
 		if err := l.r.client.Get(ctx, types.NamespacedName{Name: string(machine.UID)}, &object); err == nil {
 			known.Objects = append(known.Objects, object)
@@ -141,7 +143,7 @@ func (l *Lifecycle) cached(ctx context.Context, machines []v1alpha1.NodeIdentity
 	return known, nil
 }
 
-// confirm is what was read live after the delay was over; nil while there is no such thing.
+// confirm is the state from live reads after the delay was over; nil until there is one.
 func (l *Lifecycle) confirm(ctx context.Context, over time.Time) (*nodelife.Lifecycle, error) {
 	if err := l.take(ctx); err != nil {
 		return nil, err
@@ -164,7 +166,7 @@ func (l *Lifecycle) confirm(ctx context.Context, over time.Time) (*nodelife.Life
 	return l.serving(over), nil
 }
 
-// serving is what was read, while it is young, later than the delay, and of the present observation.
+// serving is the last state from live reads, if it is recent, later than the delay, and of the present observation.
 func (l *Lifecycle) serving(over time.Time) *nodelife.Lifecycle {
 	if l.read == nil || l.read.Read.Before(over) || l.age(l.read.Read) >= nodelife.Reuse || !l.read.Acquired.Equal(l.r.observing()) {
 		return nil
@@ -190,8 +192,8 @@ func (l *Lifecycle) list(ctx context.Context) error {
 	return nil
 }
 
-// complete reads the rest, once all that was reported before the list is noted, so that the objects have what is not among the notes any more. A manager
-// that another one has replaced observes nothing: the Lease has another acquireTime.
+// complete reads the rest once all reports before the list are noted, so that each report is in a note or in an object. A manager that was replaced as
+// leader gives nothing: the Lease has another acquireTime.
 func (l *Lifecycle) complete(ctx context.Context) error {
 	list, acquired := l.listed, l.r.observing()
 	isRead := list == nil || (l.read != nil && l.read.Read.Equal(list.at) && l.read.Acquired.Equal(acquired))
@@ -205,7 +207,7 @@ func (l *Lifecycle) complete(ctx context.Context) error {
 	return err
 }
 
-// readRest reads what goes with a list of Nodes: notes, GuardedNodes, and the Lease of the observation. It is nil if another manager observes.
+// readRest reads the notes, the GuardedNodes and the Lease of the observation after a list of Nodes. It is nil if another manager observes.
 func (l *Lifecycle) readRest(ctx context.Context, list *listed, acquired time.Time) (*nodelife.Lifecycle, error) {
 	read := &nodelife.Lifecycle{Settings: l.r.options.Settings, Nodes: list.nodes, Unwritten: l.r.options.Watches.notes.all(), Acquired: acquired, Read: list.at}
 	for objects, err := range pages.Of[v1alpha1.GuardedNodeList](ctx, l.r.live) {

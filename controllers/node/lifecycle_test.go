@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/nodelife"
 )
 
-// left is what is left of the delay of a Node's machine, asked for a while as a pod does that waits.
+// left is the rest of the delay of a Node's machine, requested for a while like by a waiting pod.
 func (w *world) left(node *corev1.Node) time.Duration {
 	w.Helper()
 	left := time.Duration(0)
@@ -72,7 +72,7 @@ func TestR3NoDelayIsOverBeforeTheWatchHasReachedTheLiveList(t *testing.T) {
 	})
 }
 
-// The cache lacks the Node, and the watch has brought it nothing.
+// The cache lacks the Node, and the watch has shown no event.
 func TestR2AMachineThatReturnsAtTheLastMomentIsSeen(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	machine := v1alpha1.NodeIdentity{UID: "u1", MachineID: "A"}
@@ -100,7 +100,7 @@ func TestR2AMachineThatReturnsAtTheLastMomentIsSeen(t *testing.T) {
 	isOver(false)
 }
 
-func TestR1AMachineThatIsGoneForLongAndWasThereForAMomentHasToWait(t *testing.T) {
+func TestR1AMachineThatWasBackForAMomentHasToWaitAgain(t *testing.T) {
 	play(t, func(w *world) {
 		node := w.gone()
 		w.isOver(node, true)
@@ -126,7 +126,7 @@ func TestR3ANewManagerBeginsEveryDelayAgain(t *testing.T) {
 	})
 }
 
-func TestR3AManagerThatAnotherOneHasReplacedEndsNoDelay(t *testing.T) {
+func TestR3AReplacedManagerEndsNoDelay(t *testing.T) {
 	play(t, func(w *world) {
 		node := w.gone()
 		deposed := w.lifecycle
@@ -141,8 +141,8 @@ func TestR3AManagerThatAnotherOneHasReplacedEndsNoDelay(t *testing.T) {
 	})
 }
 
-// Two leaders overlapped, and the Lease has the observation of the one that has ended.
-func TestI2TheLeaderThatIsLeftObservesAgain(t *testing.T) {
+// Two leaders overlapped, and the Lease has the observation of the one that ended.
+func TestI2TheRemainingLeaderObservesAgain(t *testing.T) {
 	play(t, func(w *world) {
 		node := w.gone()
 		left, ended := w.lifecycle, w.stop
@@ -156,7 +156,7 @@ func TestI2TheLeaderThatIsLeftObservesAgain(t *testing.T) {
 	})
 }
 
-// nameless is what is left of the delay of the name of a Node that was never seen, asked for a while as a pod does that waits.
+// nameless is the rest of the delay of the name of a Node that was never seen, requested for a while like by a waiting pod.
 func (w *world) nameless(during time.Duration) time.Duration {
 	w.Helper()
 	for end := time.Now().Add(during); ; w.pass(15 * time.Second) {
@@ -203,7 +203,7 @@ func TestR12ThePodsOfANodeThatWasNeverSeenWaitForItsName(t *testing.T) {
 	}
 }
 
-// The kubelet of the name writes when the delay is over by all that was read before.
+// The kubelet of the name writes when the delay is over by all earlier reads.
 func TestR12AKubeletThatWritesAtTheLastMomentIsSeen(t *testing.T) {
 	play(t, func(w *world) {
 		w.nameless(delay - 10*time.Second)

@@ -50,7 +50,7 @@ func TestEachNodeGetsOneObjectAndHeartbeatsNoWrite(t *testing.T) {
 	})
 }
 
-func TestAnObjectGoesWhenItsMachineIsGoneForTheDelay(t *testing.T) {
+func TestAnObjectIsDeletedOnceItsMachineIsGoneForTheDelay(t *testing.T) {
 	play(t, func(w *world) {
 		node := w.register("node", "A")
 		w.pass(soon)
@@ -117,8 +117,8 @@ func TestR1AnotherMachineUnderANodeObjectLeavesTheFirstOne(t *testing.T) {
 	})
 }
 
-// A registers U2, and U2 is deleted before any object says so. U1 says "gone for long", and counts only once U2 does.
-func TestR1AMachineIsGoneOnlyIfEveryObjectSaysSo(t *testing.T) {
+// A registers U2, and U2 is deleted before any object has it. By U1 the machine is gone, which counts only once U2 agrees.
+func TestR1AMachineIsGoneOnlyByEveryObject(t *testing.T) {
 	play(t, func(w *world) {
 		first := w.register("node", "A")
 		record := w.record("pod", first)
@@ -182,7 +182,7 @@ func TestR3AnObjectIsKeptForTheDelayAfterARestart(t *testing.T) {
 	})
 }
 
-func TestR10WhatAnotherClientDeletesIsMadeAgainAndNothingIsGoneMeanwhile(t *testing.T) {
+func TestR10AnObjectThatAnotherClientDeletesIsCreatedAgainAndNothingIsGoneMeanwhile(t *testing.T) {
 	play(t, func(w *world) {
 		node := w.register("node", "A")
 		w.record("pod", node)
@@ -234,7 +234,7 @@ func TestAKubeletThatIsAliveKeepsTheObject(t *testing.T) {
 	})
 }
 
-func TestNothingCountsAsGoneWhileItCannotBeLookedFor(t *testing.T) {
+func TestNothingCountsAsGoneWhileItsSignsCannotBeRead(t *testing.T) {
 	play(t, func(w *world) {
 		node := w.register("node", "A")
 		w.pass(soon)
@@ -304,7 +304,7 @@ func TestAGapStandsUntilItIsWritten(t *testing.T) {
 	})
 }
 
-func TestR3AManagerThatCannotLookForAMachineCountsNoTime(t *testing.T) {
+func TestR3AManagerThatCannotReadTheSignsOfAMachineCountsNoTime(t *testing.T) {
 	play(t, func(w *world) {
 		node := w.register("node", "A")
 		w.record("pod", node)
@@ -322,7 +322,7 @@ func TestR3AManagerThatCannotLookForAMachineCountsNoTime(t *testing.T) {
 	})
 }
 
-func TestAMachineIsGoneThoughItCannotBeLookedFor(t *testing.T) {
+func TestAMachineIsGoneAlthoughItsSignsCannotBeRead(t *testing.T) {
 	play(t, func(w *world) {
 		node := w.register("node", "A")
 		w.pass(soon)

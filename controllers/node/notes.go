@@ -18,23 +18,23 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/facts"
 )
 
-// notes are what Nodes have reported. They are complete up to a version: that of the last event or bookmark.
+// notes are the reports of Nodes. They are complete up to a version: that of the last event or bookmark.
 type notes struct {
 	mu sync.Mutex
-	// version is empty while nothing is complete.
+	// version is empty until the notes are complete.
 	version string
-	// last is what each Node reported last, by Node UID.
+	// last is the last report of each Node, by Node UID.
 	last map[types.UID]v1alpha1.NodeIdentity
-	// unwritten is what is in no GuardedNode yet, by Node UID.
+	// unwritten are the reports that are in no GuardedNode yet, by Node UID.
 	unwritten map[types.UID]reports
-	// unseen are Nodes that were never seen, by name, until one of the name reports.
+	// unseen are Nodes that were never seen, by name, until a Node of the name reports.
 	unseen map[string]*unseen
 }
 
-// unseen stands for a Node that was never seen. The one that has the turn of the Lifecycle reads and changes it.
+// unseen represents a Node that was never seen. Only the holder of Lifecycle.turn uses it.
 type unseen struct {
 	object v1alpha1.GuardedNode
-	// looked is when its kubelet was last looked for.
+	// looked is when signs of its kubelet were last read.
 	looked time.Time
 }
 
@@ -44,7 +44,7 @@ type reports struct {
 	machines []v1alpha1.NodeIdentity
 }
 
-// list notes a page of a list. The last one makes the notes complete.
+// list notes a page of a list. The last page makes the notes complete.
 func (n *notes) list(page *corev1.NodeList) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -57,7 +57,7 @@ func (n *notes) list(page *corev1.NodeList) {
 	}
 }
 
-// event notes an event. What a watch that begins with a list sends first is complete with the bookmark at its end; isList says whether that is still to come.
+// event notes an event. The initial list of a watch is complete with the bookmark at its end; isList says whether that is still to come.
 func (n *notes) event(e watch.Event, isList bool) (stillList bool) {
 	node, is := e.Object.(*corev1.Node)
 	if !is {
@@ -79,7 +79,7 @@ func (n *notes) event(e watch.Event, isList bool) (stillList bool) {
 	return isList
 }
 
-// report notes a machine, unless it is what the Node reported last.
+// report notes a machine, unless it is the Node's last report.
 func (n *notes) report(node *corev1.Node, isDeleted bool) {
 	delete(n.unseen, node.Name)
 	machine := facts.Identity(node)
@@ -97,14 +97,14 @@ func (n *notes) report(node *corev1.Node, isDeleted bool) {
 	}
 }
 
-// forget forgets a Node that is gone.
+// forget drops a deleted Node.
 func (n *notes) forget(uid types.UID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.last, uid)
 }
 
-// haveReached says whether all that Nodes reported up to a version is noted.
+// haveReached says whether all reports up to a version are noted.
 func (n *notes) haveReached(version string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -112,14 +112,14 @@ func (n *notes) haveReached(version string) bool {
 	return err == nil && order >= 0
 }
 
-// of are the machines that reported under a Node UID and are not written.
+// of are the machines that reported under a Node UID and are not written yet.
 func (n *notes) of(uid types.UID) reports {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.unwritten[uid]
 }
 
-// uids are the Node UIDs of which something is not written.
+// uids are the Node UIDs with unwritten reports.
 func (n *notes) uids() []types.UID {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -130,7 +130,7 @@ func (n *notes) uids() []types.UID {
 	return uids
 }
 
-// all are the machines that are not written.
+// all are the machines that are not written yet.
 func (n *notes) all() []v1alpha1.NodeIdentity {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -141,7 +141,7 @@ func (n *notes) all() []v1alpha1.NodeIdentity {
 	return all
 }
 
-// unseenNode is the Node of the name, and begins anew where it was not looked for lately.
+// unseenNode is the unseen Node of the name. It begins again if it was not looked for recently.
 func (n *notes) unseenNode(name string, now time.Time) *unseen {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -163,7 +163,7 @@ func (n *notes) isUnseen(name string, u *unseen) bool {
 	return n.unseen[name] == u
 }
 
-// wrote: the first of what reported under a Node UID is written.
+// wrote drops the first reports of a Node UID, which are written.
 func (n *notes) wrote(uid types.UID, count int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

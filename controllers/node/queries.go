@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// nextQueries are the queries of the object as they have to be.
+// nextQueries are the queries that the object has to have.
 func (r *reconciler) nextQueries(ctx context.Context, v *view, now time.Time) []v1alpha1.SandboxQuery {
 	generation := int64(1)
 	if v.object != nil {
@@ -35,8 +35,8 @@ func (r *reconciler) nextQueries(ctx context.Context, v *view, now time.Time) []
 	return next
 }
 
-// isNeededQuery: a record has the sandbox. A query whose response says that the sandbox is not gone holds its address, so that it is withdrawn only if the
-// record, read live, shows that it is not needed.
+// isNeededQuery says whether a record has the sandbox. A query with the response DoNotRelease holds an address, so it is withdrawn only if the record,
+// read live, shows that it is not needed.
 func (r *reconciler) isNeededQuery(ctx context.Context, q *v1alpha1.SandboxQuery) (bool, error) {
 	if r.options.Evidence != release.EvidenceAgent {
 		return false, nil
@@ -55,7 +55,7 @@ func (r *reconciler) isNeededQuery(ctx context.Context, q *v1alpha1.SandboxQuery
 	return false, nil
 }
 
-// wakeQueried wakes the objects that have queries about a record.
+// wakeQueried queues the objects that have queries about a record.
 func (r *reconciler) wakeQueried(ctx context.Context, record *v1alpha1.IPAllocation, q queue) {
 	var objects v1alpha1.GuardedNodeList
 	if err := r.client.List(ctx, &objects, client.MatchingFields{index.QueriedRecord: record.Name}, client.UnsafeDisableDeepCopy); err != nil {

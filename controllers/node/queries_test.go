@@ -24,7 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// query has a pass want a query to a Node about a sandbox of a record.
+// query requests a query to a Node about a sandbox of a record.
 func (w *world) query(node types.UID, record, sandbox string) {
 	w.Helper()
 	read, err := w.queries.Live(w.Context(), noQueries{}, w.admin, record, []types.UID{node})
@@ -39,7 +39,7 @@ type noQueries struct{ client.Reader }
 
 func (noQueries) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
-// hasQueries demands the epochs of the queries to a Node, by record and sandbox.
+// hasQueries checks the epochs of the queries to a Node, by record and sandbox.
 func (w *world) hasQueries(node *corev1.Node, want map[string]int64) {
 	w.Helper()
 	got := map[string]int64{}
@@ -84,7 +84,7 @@ func TestR4AQueryThatAnObjectIsCreatedWithHasEpoch1(t *testing.T) {
 	})
 }
 
-// TestR9QueriesMakeNoSecondWriteWithinASecond: those of a moment are one write, and those that come after it wait.
+// TestR9QueriesMakeNoSecondWriteWithinASecond: queries of one moment are one write, and later ones wait.
 func TestR9QueriesMakeNoSecondWriteWithinASecond(t *testing.T) {
 	play(t, func(w *world) {
 		node := w.register("node", "A")
@@ -108,7 +108,7 @@ func TestR9QueriesMakeNoSecondWriteWithinASecond(t *testing.T) {
 	})
 }
 
-// TestAQueryThatNoRecordNeedsIsWithdrawn, and one that a record needs stays.
+// TestAQueryThatNoRecordNeedsIsWithdrawn, and one that a record needs is kept.
 func TestAQueryThatNoRecordNeedsIsWithdrawn(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*world, *v1alpha1.IPAllocation)
@@ -161,7 +161,7 @@ func TestAQueryThatNoRecordNeedsIsWithdrawn(t *testing.T) {
 	}
 }
 
-// TestAGuardedNodeWithQueriesIsNotDeleted: the last report in it may hold an address, though no record names the Node UID.
+// TestAGuardedNodeWithQueriesIsNotDeleted: its last report may hold an address, although no record has the Node UID.
 func TestAGuardedNodeWithQueriesIsNotDeleted(t *testing.T) {
 	play(t, func(w *world) {
 		node := w.register("node", "A")
@@ -181,7 +181,7 @@ func TestAGuardedNodeWithQueriesIsNotDeleted(t *testing.T) {
 	})
 }
 
-func TestWhetherAQueryIsNeededIsReadPastACacheThatSaysNo(t *testing.T) {
+func TestThatAQueryIsNotNeededIsConfirmedLive(t *testing.T) {
 	record := func(sandboxes ...string) *v1alpha1.IPAllocation {
 		r := &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: "pod"}}
 		for _, id := range sandboxes {
@@ -234,8 +234,8 @@ func TestWhetherAQueryIsNeededIsReadPastACacheThatSaysNo(t *testing.T) {
 	}
 }
 
-// TestAConflictKeepsWhatIsWanted: another client wrote the object since. What the API server refuses is kept, too.
-func TestAConflictKeepsWhatIsWanted(t *testing.T) {
+// TestAConflictKeepsTheChanges: another client wrote the object since. So does a refusal of the API server.
+func TestAConflictKeepsTheChanges(t *testing.T) {
 	conflict := apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("guardednodes").GroupResource(), "u1", errors.New("it was written since"))
 	for name, failure := range map[string]error{"a conflict": conflict, "a refusal": errors.New("the API server refuses it")} {
 		t.Run(name, func(t *testing.T) {

@@ -26,23 +26,23 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// view is what the caches have of one Node UID.
+// view is the state of one Node UID in the caches.
 type view struct {
 	nodelife.Observation
-	// object is nil where there is none.
+	// object is nil if there is none.
 	object *v1alpha1.GuardedNode
-	// taken is how many of the machines that reported were looked at.
+	// taken is how many of the noted reports were used.
 	taken int
-	// isNamed: a record names the UID.
+	// isNamed: a record has the UID.
 	isNamed bool
-	// looked is when the kubelet was looked for; zero if it was not.
+	// looked is when signs of the kubelet were read; zero if they were not.
 	looked time.Time
-	// queried: the object has the queries that are wanted. queryErr is why it could not be told whether one is needed, which stays then.
+	// queried is called once the object has the queries. queryErr is a failed read of whether a query is needed; the query is kept then.
 	queried  func()
 	queryErr error
 }
 
-// Reconcile has the object of one Node UID say what is known, or makes a round.
+// Reconcile updates the object of one Node UID, or makes a round.
 func (r *reconciler) Reconcile(ctx context.Context, q request) (reconcile.Result, error) {
 	if q.UID == "" {
 		return r.round(ctx)
@@ -56,7 +56,7 @@ func (r *reconciler) Reconcile(ctx context.Context, q request) (reconcile.Result
 	spec.Queries = r.nextQueries(ctx, v, now)
 	switch {
 	case len(spec.Machines) == 0:
-		return reconcile.Result{}, nil // no Node of the UID was ever seen, and no record names it with a machine
+		return reconcile.Result{}, nil // no Node of the UID was ever seen, and no record has a machine of it
 	case last.isMissing(v.object) && now.Sub(last.at).Abs() < maxLag:
 		return reconcile.Result{RequeueAfter: gather}, nil
 	case equality.Semantic.DeepEqual(spec, v.Spec):
@@ -80,7 +80,8 @@ func (w write) isMissing(object *v1alpha1.GuardedNode) bool {
 	return err == nil && order < 0
 }
 
-// next is the object as it has to be. Where a machine of it is gone, its kubelet is looked for when that is due. A look that fails leaves a gap.
+// next is the object as it has to be. If a machine of it is gone, signs of its kubelet are read when that is due. After a failed read the delay begins
+// again.
 func (r *reconciler) next(ctx context.Context, v *view, now time.Time) v1alpha1.GuardedNodeSpec {
 	spec, last := nodelife.Next(&v.Observation, now), r.looked[v.UID]
 	gone := nodelife.Gone(&spec)
@@ -90,7 +91,7 @@ func (r *reconciler) next(ctx context.Context, v *view, now time.Time) v1alpha1.
 	}
 	kubelet, err := r.kubelet(ctx, v)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Looking for the kubelet of a deleted Node failed; it is tried again", "node", spec.NodeName, "nodeUID", v.UID)
+		log.FromContext(ctx).Error(err, "Reading signs of the kubelet of a deleted Node failed; trying again", "node", spec.NodeName, "nodeUID", v.UID)
 		return spec
 	}
 	if r.acquired.After(last) {
@@ -100,7 +101,7 @@ func (r *reconciler) next(ctx context.Context, v *view, now time.Time) v1alpha1.
 	return nodelife.Next(&v.Observation, now)
 }
 
-// observe reads the caches. What reported is taken first, so that a Node that is deleted meanwhile is not missed.
+// observe reads the caches. The noted reports are read first, so that a Node that is deleted meanwhile is not missed.
 func (r *reconciler) observe(ctx context.Context, uid types.UID) (*view, error) {
 	seen := r.options.Watches.notes.of(uid)
 	v := &view{Observation: nodelife.Observation{UID: uid, NodeName: seen.name, Seen: seen.machines, Settings: r.options.Settings}, taken: len(seen.machines)}
@@ -151,7 +152,7 @@ func (r *reconciler) observeNodes(ctx context.Context, v *view) error {
 	return err
 }
 
-// kubelet reads what there is to see of the kubelet. Where another Node has the name, it is that Node's kubelet.
+// kubelet reads the signs of the kubelet. If another Node has the name, they are of that Node's kubelet and do not count.
 func (r *reconciler) kubelet(ctx context.Context, v *view) (release.Fact[nodelife.Kubelet], error) {
 	name := v.Spec.NodeName
 	if name == "" {
@@ -169,7 +170,7 @@ func (r *reconciler) kubelet(ctx context.Context, v *view) (release.Fact[nodelif
 	return release.Known(kubelet), err
 }
 
-// save makes or updates the object. A conflict, as with a cache that is late, is tried again.
+// save creates or updates the object. A conflict, as with a late cache, is retried.
 func (r *reconciler) save(ctx context.Context, v *view, spec v1alpha1.GuardedNodeSpec, now time.Time) (reconcile.Result, error) {
 	object := &v1alpha1.GuardedNode{ObjectMeta: metav1.ObjectMeta{Name: string(v.UID)}, Spec: spec}
 	var err error
@@ -192,10 +193,11 @@ func (r *reconciler) save(ctx context.Context, v *view, spec v1alpha1.GuardedNod
 	if before, after := nodelife.Gone(&v.Spec), nodelife.Gone(&spec); before != after {
 		log.FromContext(ctx).Info("The number of machines that no Node reports has changed", "node", spec.NodeName, "nodeUID", v.UID, "gone", after)
 	}
-	return reconcile.Result{}, nil // its event asks again
+	return reconcile.Result{}, nil // its event queues it again
 }
 
-// written: the object says what the view has. Until then what reported and what is wanted is kept, and a look does not count.
+// written is called once the object has the state of the view. Until then the noted reports and requested queries are kept, and a read of signs does
+// not count.
 func (r *reconciler) written(v *view) {
 	if !v.looked.IsZero() {
 		r.looked[v.UID] = v.looked

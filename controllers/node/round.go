@@ -25,7 +25,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/nodelife"
 )
 
-// round begins the observation anew where something may have been missed, and finds what is not written yet. It is complete when that is nothing.
+// round begins the observation again if an event may have been missed, and queues unwritten objects. It is complete if there are none.
 func (r *reconciler) round(ctx context.Context) (reconcile.Result, error) {
 	began := r.clock.Now()
 	if why := r.interruption(began); why != "" {
@@ -57,8 +57,8 @@ func (r *reconciler) round(ctx context.Context) (reconcile.Result, error) {
 	return reconcile.Result{RequeueAfter: lookInterval}, nil
 }
 
-// interruption says why Nodes may have come and gone unseen since the observation began; empty if they cannot (R3, R10). What it has found stands until the
-// Lease has it.
+// interruption says why a Node may have been created and deleted unseen since the observation began; empty if none can (R3, R10). A reason stands until
+// the Lease has the new observation.
 func (r *reconciler) interruption(now time.Time) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,7 +67,7 @@ func (r *reconciler) interruption(now time.Time) string {
 	switch {
 	case why != "":
 	case r.acquired.IsZero():
-		why = "this manager has not observed them before"
+		why = "this manager has not observed Nodes before"
 	case lists != r.lists:
 		why = "a watch had to begin with a list"
 	case now.Sub(r.complete).Abs() > maxGap:
@@ -91,7 +91,7 @@ func (r *reconciler) completed(began time.Time) {
 	r.complete, r.isWhole = began, true
 }
 
-// isComplete says whether every Node UID that a Node had or a record named when the observation began has its object.
+// isComplete says whether every Node UID of a Node or record, from when the observation began, has its object.
 func (r *reconciler) isComplete() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,7 +108,7 @@ func (r *reconciler) observing() time.Time {
 	return r.acquired
 }
 
-// unwritten are the Node UIDs whose object is not as it has to be; gone says whether a machine of any object is gone.
+// unwritten are the Node UIDs whose object is out of date; gone says whether a machine of any object is gone.
 func (r *reconciler) unwritten(ctx context.Context) (uids []types.UID, gone bool, err error) {
 	all, gone, err := r.nodeUIDs(ctx)
 	for _, uid := range slices.Sorted(maps.Keys(all)) {
@@ -152,8 +152,8 @@ func (r *reconciler) nodeUIDs(ctx context.Context) (all map[types.UID]bool, gone
 	return all, gone, nil
 }
 
-// renewLease renews the Lease while a machine is gone. Where it has the observation of another leader, which overlapped with this one, and which does not
-// renew it any more, this manager's observation has to begin again.
+// renewLease renews the Lease while a machine is gone. If it has the observation of another leader that no longer renews it, this manager's observation
+// begins again.
 func (r *reconciler) renewLease(ctx context.Context, gone bool, now time.Time) error {
 	acquired := r.observing()
 	return r.writeLease(ctx, func(l *coordinationv1.LeaseSpec) {
@@ -167,7 +167,7 @@ func (r *reconciler) renewLease(ctx context.Context, gone bool, now time.Time) e
 	})
 }
 
-// dispute notes whether the Lease has the observation of another manager.
+// dispute records whether the Lease has the observation of another manager.
 func (r *reconciler) dispute(is bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -180,19 +180,19 @@ func (r *reconciler) isDisputed() bool {
 	return r.disputed
 }
 
-// isOf says whether the Lease has an observation that began then.
+// isOf says whether the Lease has the observation that began at a time.
 func isOf(acquired time.Time, lease *coordinationv1.LeaseSpec) bool {
 	return lease.AcquireTime != nil && lease.AcquireTime.Time.Equal(acquired.Truncate(time.Microsecond))
 }
 
-// interrupt has the next round begin the observation again, and says why. Until then no machine counts as gone.
+// interrupt makes the next round begin the observation again, for a reason. Until then no machine counts as gone.
 func (r *reconciler) interrupt(why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lost = why
 }
 
-// writeLease changes the Lease, or makes it. What it leaves as it is, is not written.
+// writeLease changes or creates the Lease. Without a change nothing is written.
 func (r *reconciler) writeLease(ctx context.Context, change func(*coordinationv1.LeaseSpec)) error {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: r.options.Namespace, Name: v1alpha1.NodeObservationLease}}
 	err := r.live.Get(ctx, client.ObjectKeyFromObject(lease), lease)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node observes Nodes, and keeps a GuardedNode for each registration: which machines reported under the Node UID, and since when none does
-// (internal/nodelife has the rules). The Lease holdfast-node-observation says since when Nodes have been observed without a gap.
+// Package node observes Nodes, and maintains a GuardedNode for each registration: which machines reported under the Node UID, and since when each is
+// gone (internal/nodelife has the rules). The Lease holdfast-node-observation says since when Nodes have been observed without a gap.
 //
-//	notes       what a Node reports is noted until it is written, also if the Node is deleted meanwhile; the notes are complete up to a version
-//	lifecycle   since when machines are gone, for all who ask: by caches for a wait, confirmed live for the end of it
+//	notes       reports of Nodes, noted until they are written, also of deleted Nodes; complete up to a version
+//	lifecycle   since when machines are gone: by caches for a wait, confirmed live for the end of it
 //	reconcile   one Node UID: caches → nodelife.Next, and the queries → at most one write; then the deletion of an object that nothing needs
-//	queries     which queries stand: those that passes want (controllers/queries), as long as a record needs them
-//	round       each minute: is all written? If not since too long ago, or if events may be lost, the observation begins again
+//	queries     the standing queries: those that controllers request (controllers/queries), as long as a record needs them
+//	round       each minute: if unwritten objects remain for too long, or events may be lost, the observation begins again
 package node
 
 import (
@@ -39,61 +39,61 @@ import (
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=holdfast-system,resources=leases,resourceNames=holdfast-node-observation,verbs=get;update
 
 const (
-	// gather is how long events of one Node UID are gathered before its object is written.
+	// gather is how long events of one Node UID are collected before its object is written.
 	gather = 200 * time.Millisecond
 	// writeInterval is the shortest time between two writes of one object.
 	writeInterval = time.Second
-	// lookInterval is also how often a round is made.
+	// lookInterval is the interval of rounds, and of reads of the signs of a gone machine.
 	lookInterval = nodelife.LookInterval
-	// maxGap is the longest time between two complete rounds, or between two looks for a machine, of which a delay is counted.
+	// maxGap is the longest time between two complete rounds, or between two reads of the signs of a machine, without the delay beginning again.
 	maxGap = 2 * lookInterval
-	// retryInterval is when a round is made again of which not all was written.
+	// retryInterval is the time until the next round after an incomplete one.
 	retryInterval = 5 * time.Second
-	// maxLag is how long the cache is waited for after a write. What it has not by then, another client has deleted.
+	// maxLag is how long the cache may lack a write. After that the object counts as deleted by another client.
 	maxLag = time.Minute
 )
 
 // Options configure the controller.
 type Options struct {
 	Settings nodelife.Settings
-	// Namespace is the manager's, for the Lease.
+	// Namespace is the namespace of the manager, for the Lease.
 	Namespace string
-	// LastRetry is the longest back-off of what failed.
+	// LastRetry is the longest back-off after a failure.
 	LastRetry time.Duration
-	// SimulatedQueues has the queue fit a simulation in virtual time (backoff.NewQueue).
+	// SimulatedQueues makes the queue work in the virtual time of a simulation (backoff.NewQueue).
 	SimulatedQueues bool
-	// Queries are those that passes want, which this controller writes. With evidence of kubelets alone no query stands.
+	// Queries are the requested queries, which this controller writes. With evidence Kubelet there are none.
 	Queries  *queries.Wanted
 	Evidence release.Evidence
 	// Watches counts the lists of the watches of Nodes and GuardedNodes.
 	Watches *Watches
-	// Kubelet reads what there is to see of a node's kubelet. What was read before since is not used.
+	// Kubelet reads the signs of a node's kubelet, from reads that began at since or later.
 	Kubelet func(ctx context.Context, node string, since time.Time) (nodelife.Kubelet, error)
 }
 
-// request asks for one Node UID; the zero request for a round.
+// request is for one Node UID; the zero request is for a round.
 type request struct{ UID types.UID }
 
 type queue = workqueue.TypedRateLimitingInterface[request]
 
-// reconciler keeps the GuardedNodes. One worker uses it, so that writes follow one another; what is below the mutex has other users too.
+// reconciler maintains the GuardedNodes. One worker uses it, so that writes are sequential; the fields below the mutex have other users too.
 type reconciler struct {
 	client  client.Client
 	live    client.Reader
 	clock   clock.PassiveClock
 	options Options
 	queue   queue
-	// lifecycle says what has become of machines.
+	// lifecycle is the lifecycle of machines.
 	lifecycle *Lifecycle
 
 	mu sync.Mutex
-	// deleted are the objects that this process has deleted, until their event; lost says what another client did that ends the observation.
+	// deleted are the objects that this process has deleted, until their event; lost is the deletion by another client that ends the observation.
 	deleted map[types.UID]bool
 	lost    string
-	// acquired is when the present observation began, as the Lease has it; zero while there is none. lists are those that were counted then.
+	// acquired is when the present observation began, by the Lease; zero without one. lists is the number of lists then.
 	acquired time.Time
 	lists    int64
-	// complete is when the last complete round began, and renewed when the Lease was last looked at. isWhole: this observation has had one.
+	// complete is when the last complete round began, and renewed when the Lease was last read. isWhole: this observation has had a complete round.
 	complete, renewed time.Time
 	isWhole           bool
 	// disputed: the Lease had the observation of another manager when it was last read.
@@ -102,7 +102,7 @@ type reconciler struct {
 	// counts are the metrics of queries.
 	counts queries.Counts
 
-	// wrote is the last write of an object, and looked when a machine of it that is gone was last looked for.
+	// wrote is the last write of an object, and looked when signs of its gone machines were last read.
 	wrote  map[types.UID]write
 	looked map[types.UID]time.Time
 }

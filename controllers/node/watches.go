@@ -20,16 +20,15 @@ import (
 // NewInformer makes an informer, as cache.Options has it.
 type NewInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 
-// Watches are the watches of Nodes and of GuardedNodes. It counts how often they had to begin with a list: what came and went before that list was never
-// seen. A watch that goes on from the version at which the last one ended lists nothing, and misses nothing. What Nodes report is noted before anything
-// else learns of it.
+// Watches are the watches of Nodes and of GuardedNodes. It counts how often they began with a list: an object that was created and deleted before that
+// list was not seen. A watch that continues from the version of the last one misses nothing. Reports of Nodes are noted before any handler gets them.
 type Watches struct {
 	lists   atomic.Int64
 	changed atomic.Pointer[func()]
 	notes   notes
 }
 
-// Informers has the informers that are made by inner counted and noted; client-go's for nil.
+// Informers wraps the informers that inner makes, to count their lists and note their events; client-go's for nil.
 func (w *Watches) Informers(inner NewInformer) NewInformer {
 	if inner == nil {
 		inner = toolscache.NewSharedIndexInformer
@@ -50,7 +49,7 @@ func (w *Watches) listed() {
 	}
 }
 
-// counted is a source of objects whose lists are counted, also those that come as the beginning of a watch.
+// counted is a source of objects whose lists are counted, including those at the beginning of a watch.
 type counted struct {
 	toolscache.ListerWatcherWithContext
 	watches *Watches
@@ -91,7 +90,7 @@ func (c *counted) Watch(o metav1.ListOptions) (watch.Interface, error) {
 	return c.WatchWithContext(context.Background(), o)
 }
 
-// notedWatch is a watch of which each event is noted before it is passed on.
+// notedWatch is a watch that notes each event before it passes it on.
 type notedWatch struct {
 	watch.Interface
 	events  chan watch.Event

@@ -52,9 +52,9 @@ type world struct {
 	server *apiserver.Server
 	admin  client.Client
 	stop   context.CancelFunc
-	// lifecycle is the manager's.
+	// lifecycle is that of the manager.
 	lifecycle *Lifecycle
-	// lease is when the kubelet of a node that has no Node object renewed its Lease; kubeletFails has every look fail.
+	// lease is when the kubelet of a deleted Node renewed its Lease; kubeletFails makes every read of signs fail.
 	mu sync.Mutex
 	// isQuiet: the API server sends no bookmarks.
 	isQuiet      bool
@@ -63,11 +63,11 @@ type world struct {
 	hold         bool
 	// refuses is the resource of which every write of the manager fails.
 	refuses string
-	// unreadable is the resource of which the manager can read no object past its cache.
+	// unreadable is the resource whose live reads fail.
 	unreadable string
 	// writes are those of the manager: verb, resource, name.
 	writes []string
-	// queries are those that passes of the manager want. Its evidence is that of agents, unless it is said otherwise.
+	// queries are the requested ones. The evidence is Agent unless a test changes it.
 	queries  *queries.Wanted
 	evidence release.Evidence
 }
@@ -153,7 +153,7 @@ func (w *world) start() {
 	w.pass(soon)
 }
 
-// bookmark says each minute how far the watch of Nodes is, as the API server does.
+// bookmark sends a bookmark to the watch of Nodes each minute, as the API server does.
 func (w *world) bookmark(ctx context.Context) {
 	for {
 		select {
@@ -297,7 +297,7 @@ func (w *world) object(node *corev1.Node) *v1alpha1.GuardedNode {
 	return &object
 }
 
-// is demands what an object says of its machines, newest first: "A", "A gone", "A of UID"; "none" is no object.
+// is checks the machines of an object, newest first: "A", "A gone", "A of UID"; "none" is no object.
 func (w *world) is(node *corev1.Node, want ...string) {
 	w.Helper()
 	got := []string{"none"}
@@ -329,7 +329,7 @@ func (w *world) observation() coordinationv1.LeaseSpec {
 	return lease.Spec
 }
 
-// began demands when the observation began.
+// began checks when the observation began.
 func (w *world) began(when time.Time, within time.Duration) {
 	w.Helper()
 	if got := w.observation().AcquireTime; got == nil || got.Sub(when).Abs() > within {

@@ -133,7 +133,7 @@ func (s *sweeper) reapOne(ctx context.Context, run *sweepRun, key types.Namespac
 	if assessment.Reason == v1alpha1.ReasonObservationFailed {
 		return 0, 0, errors.New(assessment.Message)
 	}
-	if !allowed || !s.takesWord(assessment.Reason) {
+	if !allowed || !s.isProof(assessment.Reason) {
 		return reapForget, 0, nil
 	}
 	if wait := s.stillToWait(run.policy.Name, &object, assessment.Reason); wait > 0 {
@@ -146,8 +146,8 @@ func (s *sweeper) reapOne(ctx context.Context, run *sweepRun, key types.Namespac
 	return s.delete(ctx, run, &observed{object: object, assessment: assessment, state: metrics.NodeObjectStale, apiVersion: u.GetAPIVersion()})
 }
 
-// takesWord says whether a reason counts as proof in this installation.
-func (s *sweeper) takesWord(reason v1alpha1.Reason) bool {
+// isProof says whether a reason counts as proof in this installation.
+func (s *sweeper) isProof(reason v1alpha1.Reason) bool {
 	return reason != v1alpha1.ReasonNodeMissing || !s.options.HoldGoneNodes
 }
 

@@ -191,8 +191,8 @@ func TestHoldNeverTakesAMissingNodeForProof(t *testing.T) {
 	} {
 		s := &sweeper{options: Options{HoldGoneNodes: hold}}
 		for reason, taken := range want {
-			if got := s.takesWord(reason); got != taken {
-				t.Errorf("hold %t: takesWord(%s) = %t", hold, reason, got)
+			if got := s.isProof(reason); got != taken {
+				t.Errorf("hold %t: isProof(%s) = %t", hold, reason, got)
 			}
 		}
 	}

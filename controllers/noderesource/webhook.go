@@ -53,8 +53,8 @@ type webhookReconciler struct {
 	// presetsApplied are the names of the presets that this process has applied.
 	presetsApplied sets.Set[string]
 
-	// settled is what was wanted when everything was last looked at; nil if there was to be none, or nobody looked yet.
-	settled *admissionregistrationv1.ValidatingWebhookConfiguration
+	// synced is what was wanted when everything was last looked at; nil if there was to be none, or nobody looked yet.
+	synced *admissionregistrationv1.ValidatingWebhookConfiguration
 	// rejections are the entries that the API server did not take, by the policy's UID.
 	rejections map[types.UID]webhookRejection
 	contest    webhookContest
@@ -104,7 +104,7 @@ func (k *webhookReconciler) Reconcile(ctx context.Context, _ reconcile.Request) 
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if !pass.settled() {
+	if !pass.synced() {
 		if pass, err = k.look(ctx, k.live, asked, now); err != nil {
 			return reconcile.Result{}, err
 		}
@@ -112,7 +112,7 @@ func (k *webhookReconciler) Reconcile(ctx context.Context, _ reconcile.Request) 
 			return reconcile.Result{}, err
 		}
 	}
-	k.settled = pass.wanted()
+	k.synced = pass.wanted()
 	k.forgetRejections(pass)
 	pass.report()
 	if err := errors.Join(pass.unknown()...); err != nil {

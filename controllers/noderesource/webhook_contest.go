@@ -153,9 +153,9 @@ func webhookBare(c *admissionregistrationv1.ValidatingWebhookConfiguration) *adm
 
 // webhookEditedBesideTrust says that another writer edited the webhooks and wrote another authority as well, or deleted them with the
 // one that they had.
-func webhookEditedBesideTrust(settled, stored, wanted *admissionregistrationv1.ValidatingWebhookConfiguration) bool {
+func webhookEditedBesideTrust(synced, stored, wanted *admissionregistrationv1.ValidatingWebhookConfiguration) bool {
 	bare := webhookBare(wanted)
-	return webhookSameIntent(webhookBare(settled), bare) && !webhookSameIntent(webhookBare(stored), bare) && webhookSameTrust(stored, wanted)
+	return webhookSameIntent(webhookBare(synced), bare) && !webhookSameIntent(webhookBare(stored), bare) && webhookSameTrust(stored, wanted)
 }
 
 // webhookSameTrust says that no entry which is there is to have another authority.

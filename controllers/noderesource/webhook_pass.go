@@ -132,8 +132,8 @@ func (pass *webhookPass) wanted() *admissionregistrationv1.ValidatingWebhookConf
 	return webhookConfiguration(pass.stored, pass.policies, authority, pass.options)
 }
 
-// settled says that there is nothing to write.
-func (pass *webhookPass) settled() bool {
+// synced says that there is nothing to write.
+func (pass *webhookPass) synced() bool {
 	if !webhookEqual(pass.stored, pass.wanted()) {
 		return false
 	}

@@ -354,47 +354,47 @@ func TestOnlySomebodyElsesChangeIsUndone(t *testing.T) {
 		return &webhookPass{now: webhookNow, options: webhookOptions(), stored: stored, protection: []byte("CA"), policies: policies}
 	}
 	alpha, bravo := webhookTestPolicy(t, "alpha", v1alpha1.PolicyFail), webhookTestPolicy(t, "bravo", v1alpha1.PolicyFail)
-	settled := pass(nil, alpha, bravo).wanted()
-	edited := settled.DeepCopy()
+	synced := pass(nil, alpha, bravo).wanted()
+	edited := synced.DeepCopy()
 	edited.Webhooks[1].Rules = nil
-	added := settled.DeepCopy()
+	added := synced.DeepCopy()
 	added.Webhooks = append(added.Webhooks, admissionregistrationv1.ValidatingWebhook{Name: "x"})
 	awaiting := pass(nil, alpha, bravo)
 	awaiting.protection = nil
-	injected := settled.DeepCopy()
+	injected := synced.DeepCopy()
 	injected.Webhooks[0].ClientConfig.CABundle = []byte("another")
 	injectedToo := edited.DeepCopy()
 	injectedToo.Webhooks[1].ClientConfig.CABundle = []byte("another")
-	rotated := pass(settled, alpha, bravo)
+	rotated := pass(synced, alpha, bravo)
 	rotated.protection, rotated.options.Certificate = []byte("a new one"), types.NamespacedName{}
 	rotatedAndEdited := pass(edited, alpha, bravo)
 	rotatedAndEdited.protection, rotatedAndEdited.options.Certificate = []byte("a new one"), types.NamespacedName{}
 	injectedAndGone := pass(nil, alpha, bravo)
 	injectedAndGone.protection = []byte("a new one")
 	for name, test := range map[string]struct {
-		settled *admissionregistrationv1.ValidatingWebhookConfiguration
-		pass    *webhookPass
-		want    *webhookRestoration
+		synced *admissionregistrationv1.ValidatingWebhookConfiguration
+		pass   *webhookPass
+		want   *webhookRestoration
 	}{
-		"an entry edited":                {settled, pass(edited, alpha, bravo), &webhookRestoration{policies: []*v1alpha1.NodeResourcePolicy{bravo.object}}},
-		"an entry added":                 {settled, pass(added, alpha, bravo), &webhookRestoration{}},
-		"all of it deleted":              {settled, pass(nil, alpha, bravo), &webhookRestoration{deleted: true, policies: []*v1alpha1.NodeResourcePolicy{alpha.object, bravo.object}}},
-		"nothing":                        {settled, pass(settled, alpha, bravo), nil},
+		"an entry edited":                {synced, pass(edited, alpha, bravo), &webhookRestoration{policies: []*v1alpha1.NodeResourcePolicy{bravo.object}}},
+		"an entry added":                 {synced, pass(added, alpha, bravo), &webhookRestoration{}},
+		"all of it deleted":              {synced, pass(nil, alpha, bravo), &webhookRestoration{deleted: true, policies: []*v1alpha1.NodeResourcePolicy{alpha.object, bravo.object}}},
+		"nothing":                        {synced, pass(synced, alpha, bravo), nil},
 		"a policy that is new":           {pass(nil, alpha).wanted(), pass(pass(nil, alpha).wanted(), alpha, bravo), nil},
-		"a policy that went":             {settled, pass(settled, alpha), nil},
+		"a policy that went":             {synced, pass(synced, alpha), nil},
 		"nobody has looked before":       {nil, pass(edited, alpha, bravo), nil},
-		"there is to be none, and is":    {nil, pass(settled), nil},
-		"an authority that was injected": {settled, pass(injected, alpha, bravo), nil},
-		"the first authority":            {awaiting.wanted(), pass(settled, alpha, bravo), nil},
-		"the authority that is followed": {settled, rotated, nil},
-		"the authority that is followed, which cannot wait for an edit's turn": {settled, rotatedAndEdited, nil},
-		"an entry edited, and an authority injected": {settled, pass(injectedToo, alpha, bravo),
+		"there is to be none, and is":    {nil, pass(synced), nil},
+		"an authority that was injected": {synced, pass(injected, alpha, bravo), nil},
+		"the first authority":            {awaiting.wanted(), pass(synced, alpha, bravo), nil},
+		"the authority that is followed": {synced, rotated, nil},
+		"the authority that is followed, which cannot wait for an edit's turn": {synced, rotatedAndEdited, nil},
+		"an entry edited, and an authority injected": {synced, pass(injectedToo, alpha, bravo),
 			&webhookRestoration{policies: []*v1alpha1.NodeResourcePolicy{bravo.object}}},
-		"all of it deleted with its authority": {settled, injectedAndGone,
+		"all of it deleted with its authority": {synced, injectedAndGone,
 			&webhookRestoration{deleted: true, policies: []*v1alpha1.NodeResourcePolicy{alpha.object, bravo.object}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := &webhookReconciler{settled: test.settled}
+			k := &webhookReconciler{synced: test.synced}
 			if diff := cmp.Diff(test.want, k.undone(test.pass), cmp.AllowUnexported(webhookRestoration{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

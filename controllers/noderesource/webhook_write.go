@@ -137,10 +137,10 @@ func (k *webhookReconciler) reject(ctx context.Context, pass *webhookPass, refus
 // undone is what somebody else changed; nil where the difference comes from the policies, or from an authority.
 func (k *webhookReconciler) undone(pass *webhookPass) *webhookRestoration {
 	wanted := pass.wanted()
-	if wanted == nil || k.settled == nil || webhookEqual(pass.stored, wanted) {
+	if wanted == nil || k.synced == nil || webhookEqual(pass.stored, wanted) {
 		return nil
 	}
-	if !webhookSameIntent(k.settled, wanted) && !webhookEditedBesideTrust(k.settled, pass.stored, wanted) {
+	if !webhookSameIntent(k.synced, wanted) && !webhookEditedBesideTrust(k.synced, pass.stored, wanted) {
 		return nil
 	}
 	restoration := &webhookRestoration{deleted: pass.stored == nil}

@@ -26,10 +26,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
-// adopt writes entries that have been nobody's for long enough into a record of their own, or further ones of its sandbox into the
-// record that there is.
+// adopt writes entries that had no owner for releaseDelay into a new record, or further entries of the sandbox into the existing one.
 func (r *Reconciler) adopt(ctx context.Context, v *view, d orphan.Decision) (reconcile.Result, error) {
-	if v.record == nil { // the first record holds what the pools hold: a late cache may show addresses that are the next sandbox's
+	if v.record == nil { // a late cache may show addresses that another sandbox has by now
 		pools, err := r.poolsLive(ctx, []*view{v})
 		if err != nil {
 			return reconcile.Result{}, err
@@ -61,10 +60,10 @@ func (r *Reconciler) adopt(ctx context.Context, v *view, d orphan.Decision) (rec
 		return reconcile.Result{}, err
 	}
 	v.record = record
-	return reconcile.Result{}, r.tellStep(ctx, v, d)
+	return reconcile.Result{}, r.explainStep(ctx, v, d)
 }
 
-// drop ends a record that nobody needs any more.
+// drop deletes a record that is no longer needed.
 func (r *Reconciler) drop(ctx context.Context, v *view) error {
 	r.reclaimer.forget(v.id)
 	r.known.set(v.id, "", 0)
@@ -72,8 +71,8 @@ func (r *Reconciler) drop(ctx context.Context, v *view) error {
 	return records.Delete(ctx, r.client, v.record)
 }
 
-// yield takes the addresses that other sandboxes have by now out of the record of a sandbox that is gone: the pods of those may be what holds the
-// others, and wait for this record.
+// yield removes addresses that other sandboxes have by now from the record of a sandbox that is gone. The pods of those sandboxes may hold the
+// remaining addresses and wait for this record.
 func (r *Reconciler) yield(ctx context.Context, v *view) error {
 	record := v.record.DeepCopy()
 	record.Spec.Addresses = slices.DeleteFunc(record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool {
@@ -88,17 +87,17 @@ func (r *Reconciler) yield(ctx context.Context, v *view) error {
 	return nil
 }
 
-// queryAll has every node queried, unless queries are only to be reported.
+// queryAll has every node queried; in mode Shadow the query is only reported.
 func (r *Reconciler) queryAll(ctx context.Context, v *view, d orphan.Decision) error {
-	if err := r.options.Shadow.Withhold(ctx, shadow.Ask, "about the sandbox of record "+v.record.Name, "every node would be queried"); err != nil {
+	if err := r.options.Shadow.Withhold(ctx, shadow.Query, "about the sandbox of record "+v.record.Name, "every node would be queried"); err != nil {
 		return err
 	}
 	r.reclaimer.want(v.id)
-	return r.tellStep(ctx, v, d)
+	return r.explainStep(ctx, v, d)
 }
 
-// address gives a record the node that has claimed its sandbox. The next look queries that node alone; where no Node object is there, no node is
-// queried: the record is judged by the lifecycle of the machine.
+// address writes the node that has claimed the sandbox into the record. From then on only that node is queried; if it has no Node object, the
+// lifecycle of its machine decides.
 func (r *Reconciler) address(ctx context.Context, v *view, d orphan.Decision) error {
 	identity, node, err := r.claimant(ctx, v, d.Claim)
 	if err != nil {
@@ -118,13 +117,13 @@ func (r *Reconciler) address(ctx context.Context, v *view, d orphan.Decision) er
 	if err := records.Put(ctx, r.client, record); err != nil {
 		return err
 	}
-	r.reclaimer.forget(v.id) // the record has the claim now, and the query may be withdrawn (R7)
+	r.reclaimer.forget(v.id) // the record has the claim, so the query may be withdrawn (R7)
 	log.FromContext(ctx).Info("A node has claimed a sandbox without an owner", "sandbox", v.id, "node", d.Claim.NodeName, "nodeUID", identity.UID)
 	v.record = record
-	return r.tellStep(ctx, v, d)
+	return r.explainStep(ctx, v, d)
 }
 
-// confirm has the node queried that was read live.
+// confirm has the node of the live read queried.
 func (r *Reconciler) confirm(ctx context.Context, v *view, d orphan.Decision) error {
 	node, read := v.facts.Addressed.Node.Get(), &v.claimed.Queries
 	if err := r.mayQuery(ctx, v, node.NodeUID); err != nil {
@@ -132,20 +131,20 @@ func (r *Reconciler) confirm(ctx context.Context, v *view, d orphan.Decision) er
 	}
 	r.options.Queries.Make(read, node.NodeUID, v1alpha1.SandboxQuery{SandboxID: string(v.id), BootID: node.BootID, Purpose: v1alpha1.PurposeRelease, OutOfService: d.OutOfService})
 	for _, q := range read.All() {
-		if q.NodeUID != node.NodeUID && q.NodeUID != facts.Machine(v.record, q.SandboxID).Get().NodeUID { // the last report of the recorded Node is kept
+		if q.NodeUID != node.NodeUID && q.NodeUID != facts.Machine(v.record, q.SandboxID).Get().NodeUID { // keep the last report of the recorded Node
 			r.options.Queries.Withdraw(read, q)
 		}
 	}
-	return r.tellStep(ctx, v, d)
+	return r.explainStep(ctx, v, d)
 }
 
-// mayQuery stands before a query to one node: in a shadow it is only reported.
+// mayQuery precedes a query to one node. In mode Shadow the query is only reported, and mayQuery fails.
 func (r *Reconciler) mayQuery(ctx context.Context, v *view, node types.UID) error {
-	return r.options.Shadow.Withhold(ctx, shadow.Ask, "about the sandbox of record "+v.record.Name, "the Node of UID "+string(node)+" would be queried")
+	return r.options.Shadow.Withhold(ctx, shadow.Query, "about the sandbox of record "+v.record.Name, "the Node of UID "+string(node)+" would be queried")
 }
 
-// attribute moves what the orphan's record has into that of the pod with whose UID a node has seen the sandbox. The pod's goes first: in
-// between both hold the entries.
+// attribute moves the content of the orphan's record into that of the pod with whose UID a node saw the sandbox. The pod's record is written
+// first: in between both hold the entries.
 func (r *Reconciler) attribute(ctx context.Context, v *view, d orphan.Decision) error {
 	identity, _, err := r.claimant(ctx, v, d.Claim)
 	if err != nil {
@@ -156,7 +155,7 @@ func (r *Reconciler) attribute(ctx context.Context, v *view, d orphan.Decision) 
 		return err
 	}
 	if pod == nil {
-		return fmt.Errorf("pod UID %s went while its sandbox %s was found: %w", d.Claim.PodUID, v.id, records.ErrStale)
+		return fmt.Errorf("pod UID %s was deleted while its sandbox %s was attributed: %w", d.Claim.PodUID, v.id, records.ErrStale)
 	}
 	record, err := r.recordOfPod(ctx, pod)
 	if err != nil {
@@ -176,11 +175,11 @@ func (r *Reconciler) attribute(ctx context.Context, v *view, d orphan.Decision) 
 	if err := records.Put(ctx, r.client, record); err != nil {
 		return err
 	}
-	log.FromContext(ctx).Info("A sandbox without an owner is a live pod's", "sandbox", v.id, "pod", d.Claim.Pod.Get(), "podUID", d.Claim.PodUID)
+	log.FromContext(ctx).Info("A sandbox without an owner belongs to a live pod", "sandbox", v.id, "pod", d.Claim.Pod.Get(), "podUID", d.Claim.PodUID)
 	return r.drop(ctx, v)
 }
 
-// recordOfPod is the record of a pod, read past the cache, or a new one that is not written yet.
+// recordOfPod is the record of a pod, read live, or a new one that is not written yet.
 func (r *Reconciler) recordOfPod(ctx context.Context, pod *corev1.Pod) (*v1alpha1.IPAllocation, error) {
 	var record v1alpha1.IPAllocation
 	err := r.live.Get(ctx, types.NamespacedName{Name: string(pod.UID)}, &record)
@@ -193,8 +192,8 @@ func (r *Reconciler) recordOfPod(ctx context.Context, pod *corev1.Pod) (*v1alpha
 	return &record, nil
 }
 
-// release gives entries back, those of many orphans at once: each backend writes a pool once for all of them. The views are live, and
-// each entry is compared once more by the backend, in every field.
+// release removes the entries of many orphans, so that each backend writes a pool once. The views are live, and the backend compares every field
+// of an entry again.
 func (r *Reconciler) release(ctx context.Context, views []*view, decisions []orphan.Decision) error {
 	reasons := map[string]v1alpha1.Reason{}
 	requests := map[string][]ipam.Request{}
@@ -210,7 +209,7 @@ func (r *Reconciler) release(ctx context.Context, views []*view, decisions []orp
 		for _, result := range backend.Release(ctx, requests[backend.Name()]) {
 			record := result.Request.Record
 			switch {
-			case errors.Is(result.Err, ipam.ErrChanged): // the next look sees it
+			case errors.Is(result.Err, ipam.ErrChanged): // the next pass sees the change
 				log.FromContext(ctx).Info("An entry changed before its release; observing again", "entry", result.Request.Key.String(), "found", result.Err.Error())
 			case errors.Is(result.Err, shadow.ErrWithheld):
 				left.Insert(record)
@@ -229,16 +228,16 @@ func (r *Reconciler) release(ctx context.Context, views []*view, decisions []orp
 	}
 	for i, v := range views {
 		if ips := released[v.recordName()]; len(ips) > 0 && v.record != nil {
-			r.tell(v.record, corev1.EventTypeNormal, decisions[i], "released "+strings.Join(ips, ", ")+": "+decisions[i].Message)
+			r.event(v.record, corev1.EventTypeNormal, decisions[i], "released "+strings.Join(ips, ", ")+": "+decisions[i].Message)
 		}
-		if !left.Has(v.recordName()) { // it would be decided on again at once
+		if !left.Has(v.recordName()) { // a failed release would be decided again at once
 			r.reclaimer.feed.Add(v.id)
 		}
 	}
 	return errors.Join(failures...)
 }
 
-// keyBefore is the key of an entry as it was before its release was begun, which finds the reservation.
+// keyBefore is the key of an entry before its release was begun, by which the reservation is found.
 func (v *view) keyBefore(e *ipam.Entry) ipam.Key {
 	key := e.Key
 	if recorded := facts.RecordedAddress(v.record, key); recorded != nil && e.Releasing != "" {

@@ -25,7 +25,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// addClaims reads what nodes claim of a sandbox without a node. By any claim the sandbox is or was of that node.
+// addClaims reads the claims of nodes to a sandbox without a node. Each is evidence that the node has, or had, the sandbox.
 func (r *Reconciler) addClaims(ctx context.Context, v *view, seen *reports) error {
 	if v.record == nil || v.addressed() {
 		return nil
@@ -40,14 +40,14 @@ func (r *Reconciler) addClaims(ctx context.Context, v *view, seen *reports) erro
 		if again < 0 {
 			claims = append(claims, claim)
 		} else if claims[again].PodUID == "" {
-			claims[again] = claim // one machine, under its old Node UID and under its new one
+			claims[again] = claim // one machine, under its old and its new Node UID
 		}
 	}
 	v.facts.Record = release.Known(orphan.Record{Claims: claims})
 	return nil
 }
 
-// claimOf finds who claims: a Node that is there, by its UID or as the same machine, or one that was.
+// claimOf finds the claimant: a live Node, by its UID or as the same machine, or a deleted one.
 func (r *Reconciler) claimOf(ctx context.Context, v *view, of *nodeClaim) (orphan.Claim, error) {
 	claim := orphan.Claim{NodeUID: of.nodeUID, BootID: of.BootID, PodUID: of.PodUID, Pod: release.Absent[string]()}
 	var nodes corev1.NodeList
@@ -58,7 +58,7 @@ func (r *Reconciler) claimOf(ctx context.Context, v *view, of *nodeClaim) (orpha
 	if claim.NodeName, claim.Live, err = r.nodeOfClaim(ctx, nodes.Items, of); err != nil {
 		return claim, err
 	}
-	if of.PodUID == "" || claim.NodeName == "" { // the pod of a Node UID that no Node and no machine has any more cannot be checked
+	if of.PodUID == "" || claim.NodeName == "" { // without a Node or machine the node of the pod cannot be checked
 		return claim, nil
 	}
 	pod, err := r.podOfUID(ctx, v, of.PodUID)
@@ -74,8 +74,8 @@ func (r *Reconciler) claimOf(ctx context.Context, v *view, of *nodeClaim) (orpha
 	return claim, nil
 }
 
-// nodeOfClaim is the name of the Node that speaks for a claimant's machine now; live says that its object is there. Without a Node of the
-// claim's UID it is the one of the same machine, by all that is known of it and never by its boot ID alone. Where two are, it is neither.
+// nodeOfClaim is the name of the Node that has the claimant's machine now; live says that its object exists. Without a Node of the claim's UID
+// it is the only one of the same machine, by all known IDs and never by the boot ID alone.
 func (r *Reconciler) nodeOfClaim(ctx context.Context, nodes []corev1.Node, of *nodeClaim) (name string, live bool, err error) {
 	for i := range nodes {
 		if nodes[i].UID == of.nodeUID {
@@ -98,7 +98,7 @@ func (r *Reconciler) nodeOfClaim(ctx context.Context, nodes []corev1.Node, of *n
 	return name, live, nil
 }
 
-// machineOf is the machine of a Node UID in a boot, and the node's name, as the GuardedNode has them; without that boot, the only machine of the UID.
+// machineOf gives the node name and the machine of a Node UID in a boot, from the GuardedNode; without that boot, the only machine of the UID.
 func (r *Reconciler) machineOf(ctx context.Context, uid types.UID, bootID string) (name string, machine v1alpha1.NodeIdentity, err error) {
 	var object v1alpha1.GuardedNode
 	err = r.client.Get(ctx, types.NamespacedName{Name: string(uid)}, &object)
@@ -109,7 +109,7 @@ func (r *Reconciler) machineOf(ctx context.Context, uid types.UID, bootID string
 	return object.Spec.NodeName, machine, nil
 }
 
-// podOfUID reads past the cache the pod of a UID, of the name that the entry or the cache gives it; nil where that is not there.
+// podOfUID reads the pod of a UID live, by the names in the entry and in the cache; nil if there is none.
 func (r *Reconciler) podOfUID(ctx context.Context, v *view, uid types.UID) (*corev1.Pod, error) {
 	names := []types.NamespacedName{{Namespace: v.record.Spec.PodNamespace, Name: v.record.Spec.PodName}}
 	var cached corev1.PodList
@@ -135,8 +135,8 @@ func (r *Reconciler) podOfUID(ctx context.Context, v *view, uid types.UID) (*cor
 	return nil, nil
 }
 
-// observeClaimed reads what is known of a sandbox whose node is known, as of a pod that is gone. The node is read after the
-// record, so that an answer counts only for the machine that is there after it.
+// observeClaimed observes a sandbox whose node is known, as for a deleted pod. The Node is read after the record, so that a response counts
+// only for the machine that the Node then names.
 func (r *Reconciler) observeClaimed(ctx context.Context, v *view, pools *livePools) error {
 	of := &facts.Read{Evidence: r.options.Evidence, Settings: r.options.Settings, GuardsClusterNetwork: r.options.Rules.GuardClusterNetwork,
 		UID: types.UID(v.record.Name), Live: true, Record: v.record, Pod: release.Absent[release.Pod](),
@@ -169,7 +169,7 @@ func (r *Reconciler) observeClaimed(ctx context.Context, v *view, pools *livePoo
 	return err
 }
 
-// recordClaimed has the record follow a machine that registered again, and then adds the sandbox to the facts.
+// recordClaimed updates the record after its machine registered again, and then adds the sandbox to the facts.
 func (r *Reconciler) recordClaimed(ctx context.Context, v *view) error {
 	if v.claimed == nil {
 		return nil
@@ -179,8 +179,8 @@ func (r *Reconciler) recordClaimed(ctx context.Context, v *view) error {
 	}
 	v.record = v.claimed.Record
 	observation := v.claimed.Observation()
-	if said := v.claimed.Queries.About(string(v.id), v.claimed.Node.Get().NodeUID).Response; said.IsKnown() && said.Get().PodUID != "" {
-		observation.UID = said.Get().PodUID // the node alone knows the pod
+	if given := v.claimed.Queries.About(string(v.id), v.claimed.Node.Get().NodeUID).Response; given.IsKnown() && given.Get().PodUID != "" {
+		observation.UID = given.Get().PodUID // only the node knows the pod
 	} else if at := slices.IndexFunc(v.record.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool { return s.ID == string(v.id) && s.PodUID != "" }); at >= 0 {
 		observation.UID = v.record.Spec.Sandboxes[at].PodUID
 	}
@@ -188,14 +188,13 @@ func (r *Reconciler) recordClaimed(ctx context.Context, v *view) error {
 	return nil
 }
 
-// followNode writes down, before anything rests on it, that the same boot of the same machine has another Node UID.
+// followNode records that the same machine, in the same boot, has another Node UID, before any decision rests on it.
 func (r *Reconciler) followNode(ctx context.Context, of *facts.Read) error {
 	record := of.Record.DeepCopy()
 	for i := range record.Spec.Sandboxes {
 		node := record.Spec.Sandboxes[i].Node
 		if node != nil && of.Node.IsKnown() && release.Compare(release.MachineOf(*node), of.Node.Get().Machine) == release.Reregistered {
-			log.FromContext(ctx).Info("The machine that has claimed a sandbox without an owner registered again; the record follows, and what was reported before "+
-				"does not count any more", "record", record.Name, "node", record.Spec.NodeName, "before", node.UID, "nodeUID", of.Node.Get().NodeUID)
+			log.FromContext(ctx).Info("A machine that claimed a sandbox without an owner registered again; its earlier reports do not count any more", "record", record.Name, "node", record.Spec.NodeName, "before", node.UID, "nodeUID", of.Node.Get().NodeUID)
 			node.UID = of.Node.Get().NodeUID
 		}
 	}
@@ -209,8 +208,8 @@ func (r *Reconciler) followNode(ctx context.Context, of *facts.Read) error {
 	return nil
 }
 
-// claimant is the machine that has claimed a sandbox, as a live Node or the GuardedNode shows it for the boot of the
-// claim, with the Node object that is there; nil where there is none.
+// claimant is the machine that has claimed a sandbox, by the live Node or by the GuardedNode for the boot of the claim, and the live Node
+// object; nil without one.
 func (r *Reconciler) claimant(ctx context.Context, v *view, claim orphan.Claim) (v1alpha1.NodeIdentity, *corev1.Node, error) {
 	identity := v1alpha1.NodeIdentity{UID: claim.NodeUID, BootID: claim.BootID}
 	_, seen, err := r.machineOf(ctx, claim.NodeUID, identity.BootID)
@@ -228,15 +227,15 @@ func (r *Reconciler) claimant(ctx context.Context, v *view, claim orphan.Claim) 
 	case err != nil:
 		return identity, nil, fmt.Errorf("reading Node %s, which has claimed sandbox %s: %w", claim.NodeName, v.id, err)
 	case sameBoot(identity, facts.Node(node).Machine):
-		return facts.Identity(node), node, nil // also under another UID than the claim's
+		return facts.Identity(node), node, nil // also if it registered again under another UID
 	}
-	// A machine that has booted since its claim is the same machine: without its IDs it would count as replaced.
+	// A machine that rebooted since its claim is the same machine: without its IDs it would count as replaced.
 	identity.MachineID, identity.SystemUUID = seen.MachineID, seen.SystemUUID
 	return identity, node, nil
 }
 
-// sameBoot: the live Node is the machine that claimed, in the boot in which it did. Where the GuardedNode does not have that boot
-// yet, its Node UID and boot are all that an answer says.
+// sameBoot says whether the live Node is the machine of the claim, in the same boot. Only Node UID and boot are compared while the GuardedNode
+// does not have that boot.
 func sameBoot(claimed v1alpha1.NodeIdentity, live release.Machine) bool {
 	if claimed == (v1alpha1.NodeIdentity{UID: live.NodeUID, BootID: live.BootID}) && claimed.BootID != "" {
 		return true

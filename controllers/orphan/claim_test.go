@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
-// claims has the agent of a node claim the sandbox.
+// claims makes the agent of a node claim the sandbox.
 func (s *search) claims(node *corev1.Node, seenWith types.UID) {
 	s.Helper()
 	s.reports(node, func(r *v1alpha1.AllNodesResponse) {
@@ -29,8 +29,8 @@ func (s *search) claims(node *corev1.Node, seenWith types.UID) {
 	})
 }
 
-// settle looks, and then lets the controller take what it says up.
-func (s *search) settle() *v1alpha1.IPAllocation {
+// advance makes the live reads, and then reconciles the result.
+func (s *search) advance() *v1alpha1.IPAllocation {
 	s.Helper()
 	if released := s.look(); released != 0 {
 		s.Fatalf("%d addresses were released", released)
@@ -51,29 +51,29 @@ func (s *search) queried() []onepod.StandingQuery {
 
 func waitsWith(t *testing.T, record *v1alpha1.IPAllocation, want v1alpha1.Reason) {
 	t.Helper()
-	if said := meta.FindStatusCondition(record.Status.Conditions, v1alpha1.ReleasedCondition); said == nil || said.Reason != string(want) {
-		t.Errorf("the condition is %+v, expected reason %s", said, want)
+	if last := meta.FindStatusCondition(record.Status.Conditions, v1alpha1.ReleasedCondition); last == nil || last.Reason != string(want) {
+		t.Errorf("the condition is %+v, expected reason %s", last, want)
 	}
 }
 
-// A node that lies claims a sandbox that another one runs. It would be the only one that is queried, and would report that it is gone.
+// A compromised node claims a sandbox that another node runs. Queried alone, it would report that the sandbox is gone.
 func TestI1AFalseClaimTakesNothingFromTheNodeThatHasTheSandbox(t *testing.T) {
-	for name, seenWith := range map[string]types.UID{"of a sandbox of nobody": "", "of a sandbox of its own live pod": "next-uid"} {
+	for name, seenWith := range map[string]types.UID{"of a sandbox without an owner": "", "of a sandbox of its own live pod": "next-uid"} {
 		t.Run(name, func(t *testing.T) {
 			liar, home := onepod.Node("node", "node-1", "m1"), onepod.Node("home", "node-2", "m2")
 			pod := onepod.PodOf("next-uid", "10.0.0.9")
 			s := newSearch(t, liar, home, pod)
-			s.ask()
+			s.queryAll()
 			s.claims(liar, seenWith)
 			s.acknowledges(liar, 0)
-			record := s.settle()
+			record := s.advance()
 			if queried := s.queried(); record.Spec.NodeName != "" || len(queried) != 0 {
 				t.Fatalf("node %q is queried alone (%+v) before the other one has reported anything", record.Spec.NodeName, queried)
 			}
 			waitsWith(t, record, v1alpha1.ReasonAwaitingAllNodes)
 			s.claims(home, "")
 			s.acknowledges(home, 0)
-			record = s.settle()
+			record = s.advance()
 			if record.Spec.NodeName != "" {
 				t.Errorf("node %q is queried alone, though two have claimed the sandbox", record.Spec.NodeName)
 			}
@@ -85,34 +85,34 @@ func TestI1AFalseClaimTakesNothingFromTheNodeThatHasTheSandbox(t *testing.T) {
 func TestAClaimantIsQueriedAloneOnceEveryOtherNodeHasResponded(t *testing.T) {
 	claimant, other := onepod.Node("node", "node-1", "m1"), onepod.Node("other", "node-2", "m2")
 	s := newSearch(t, claimant, other)
-	s.ask()
+	s.queryAll()
 	s.claims(claimant, "")
 	s.acknowledges(claimant, 0)
 	s.acknowledges(other, 0)
-	record := s.settle()
+	record := s.advance()
 	if queried := s.queried(); record.Spec.NodeName != "node" || len(queried) != 1 || queried[0].NodeUID != "node-1" || queried[0].Purpose != v1alpha1.PurposeRelease {
 		t.Errorf("node %q with queries %+v, expected the claimant alone to be queried", record.Spec.NodeName, queried)
 	}
 }
 
-// The machine of a claim registered again and claims the sandbox under its new Node UID. The Node UID of before is no Node's and no GuardedNode's
-// any more, so that no pod can be compared with its node.
+// The machine of a claim registered again and claims the sandbox under its new Node UID. No Node or GuardedNode has the earlier UID any more, so no
+// pod can be compared with its node.
 func TestI2AClaimUnderANodeUIDThatIsNotKnownAnyMoreHoldsNoOther(t *testing.T) {
 	before, claimant, other := onepod.Node("node", "node-0", "m1"), onepod.Node("node", "node-1", "m1"), onepod.Node("other", "node-2", "m2")
 	pod := onepod.PodOf("next-uid", "10.0.0.9")
 	s := newSearch(t, claimant, other, pod)
-	s.ask()
+	s.queryAll()
 	s.claims(before, pod.UID)
 	s.claims(claimant, "")
 	s.acknowledges(claimant, 0)
 	s.acknowledges(other, 0)
-	if record := s.settle(); record.Spec.NodeName != "node" {
-		t.Errorf("node %q is asked, expected the Node that its machine has now: %+v", record.Spec.NodeName, record.Status.Conditions)
+	if record := s.advance(); record.Spec.NodeName != "node" {
+		t.Errorf("node %q is queried, expected the present Node of its machine: %+v", record.Spec.NodeName, record.Status.Conditions)
 	}
 }
 
-// What the GuardedNode has of a claimant's machine decides which Node speaks for it now.
-func TestI3AClaimIsOfItsOwnMachineWhateverBootIDAnotherShows(t *testing.T) {
+// The claimant's machine in the GuardedNode decides which Node it is now.
+func TestI3AClaimIsNotOfACloneWithItsBootID(t *testing.T) {
 	claimant := func() *corev1.Node { return onepod.Node("node", "node-1", "m1") }
 	like := func(name, uid, hardware string) *corev1.Node {
 		n := onepod.Node(name, uid, hardware)
@@ -124,13 +124,13 @@ func TestI3AClaimIsOfItsOwnMachineWhateverBootIDAnotherShows(t *testing.T) {
 		want string
 		live bool
 	}{
-		"there as it was":                                {now: []*corev1.Node{claimant()}, want: "node", live: true},
-		"there, beside a clone with its boot ID":         {now: []*corev1.Node{claimant(), like("zclone", "node-9", "m9")}, want: "node", live: true},
-		"gone, with a clone that has its boot ID":        {now: []*corev1.Node{like("clone", "node-9", "m9")}, want: "node"},
-		"registered again":                               {now: []*corev1.Node{like("node", "node-2", "m1")}, want: "node", live: true},
-		"registered again under another name":            {now: []*corev1.Node{like("renamed", "node-2", "m1")}, want: "renamed", live: true},
-		"registered again after a reboot":                {now: []*corev1.Node{onepod.NodeIn("node", "node-2", "m1", "later-boot")}, want: "node", live: true},
-		"one of two that show the same of their machine": {now: []*corev1.Node{like("one", "node-2", "m1"), like("two", "node-3", "m1")}},
+		"unchanged": {now: []*corev1.Node{claimant()}, want: "node", live: true},
+		"unchanged, beside a clone with its boot ID": {now: []*corev1.Node{claimant(), like("zclone", "node-9", "m9")}, want: "node", live: true},
+		"gone, with a clone that has its boot ID":    {now: []*corev1.Node{like("clone", "node-9", "m9")}, want: "node"},
+		"registered again":                           {now: []*corev1.Node{like("node", "node-2", "m1")}, want: "node", live: true},
+		"registered again under another name":        {now: []*corev1.Node{like("renamed", "node-2", "m1")}, want: "renamed", live: true},
+		"registered again after a reboot":            {now: []*corev1.Node{onepod.NodeIn("node", "node-2", "m1", "later-boot")}, want: "node", live: true},
+		"one of two with the same machine IDs":       {now: []*corev1.Node{like("one", "node-2", "m1"), like("two", "node-3", "m1")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSearch(t)
@@ -161,14 +161,14 @@ func TestI3TheMachineOfAClaimIsTheOneThatClaimed(t *testing.T) {
 		claimed v1alpha1.NodeIdentity
 		want    bool
 	}{
-		"as it was":                            {known, true},
-		"under an earlier Node UID":            {with(func(n *v1alpha1.NodeIdentity) { n.UID = "before" }), true},
-		"of which only UID and boot are known": {v1alpha1.NodeIdentity{UID: live.NodeUID, BootID: live.BootID}, true},
-		"of which only the boot fits":          {v1alpha1.NodeIdentity{UID: "before", BootID: live.BootID}, false},
-		"a clone with the boot ID":             {with(func(n *v1alpha1.NodeIdentity) { n.UID, n.MachineID = "before", "other" }), false},
-		"a clone under the very Node UID":      {with(func(n *v1alpha1.NodeIdentity) { n.SystemUUID = "other" }), false},
-		"in an earlier boot":                   {with(func(n *v1alpha1.NodeIdentity) { n.BootID = "before" }), false},
-		"in no boot that is known":             {v1alpha1.NodeIdentity{UID: live.NodeUID}, false},
+		"unchanged":                       {known, true},
+		"under an earlier Node UID":       {with(func(n *v1alpha1.NodeIdentity) { n.UID = "before" }), true},
+		"with only UID and boot known":    {v1alpha1.NodeIdentity{UID: live.NodeUID, BootID: live.BootID}, true},
+		"with only the same boot":         {v1alpha1.NodeIdentity{UID: "before", BootID: live.BootID}, false},
+		"a clone with the boot ID":        {with(func(n *v1alpha1.NodeIdentity) { n.UID, n.MachineID = "before", "other" }), false},
+		"a clone under the same Node UID": {with(func(n *v1alpha1.NodeIdentity) { n.SystemUUID = "other" }), false},
+		"in an earlier boot":              {with(func(n *v1alpha1.NodeIdentity) { n.BootID = "before" }), false},
+		"in an unknown boot":              {v1alpha1.NodeIdentity{UID: live.NodeUID}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := sameBoot(tc.claimed, live); got != tc.want {
@@ -179,11 +179,11 @@ func TestI3TheMachineOfAClaimIsTheOneThatClaimed(t *testing.T) {
 	bootless := live
 	bootless.BootID = ""
 	if sameBoot(v1alpha1.NodeIdentity{UID: live.NodeUID}, bootless) {
-		t.Error("a Node that reports no boot is taken for the one that claimed")
+		t.Error("a Node that reports no boot is treated as the claimant")
 	}
 }
 
-// A record without the IDs of the machine would take the Node for another machine's, and wait for ever.
+// A record without the IDs of the machine would treat the Node as another machine, and wait forever.
 func TestI2TheMachineOfAClaimHasItsIDs(t *testing.T) {
 	claimed, later := onepod.Node("node", "node-1", "m1"), onepod.NodeIn("node", "node-1", "m1", "later-boot")
 	another := onepod.Node("node", "node-1", "m2")
@@ -192,11 +192,11 @@ func TestI2TheMachineOfAClaimHasItsIDs(t *testing.T) {
 		live *corev1.Node
 		want v1alpha1.NodeIdentity
 	}{
-		"as it was":                      {seen: []*corev1.Node{claimed}, live: claimed, want: facts.Identity(claimed)},
-		"booted since":                   {seen: []*corev1.Node{claimed, later}, live: later, want: facts.Identity(claimed)},
-		"booted since, and gone":         {seen: []*corev1.Node{claimed, later}, want: facts.Identity(claimed)},
-		"in a boot that is not seen yet": {seen: []*corev1.Node{later}, live: claimed, want: facts.Identity(claimed)},
-		"another one that is not seen":   {seen: []*corev1.Node{onepod.NodeIn("node", "node-1", "m2", "boot-2")}, live: claimed, want: facts.Identity(claimed)},
+		"unchanged":                       {seen: []*corev1.Node{claimed}, live: claimed, want: facts.Identity(claimed)},
+		"booted since":                    {seen: []*corev1.Node{claimed, later}, live: later, want: facts.Identity(claimed)},
+		"booted since, and gone":          {seen: []*corev1.Node{claimed, later}, want: facts.Identity(claimed)},
+		"in a boot that was not seen yet": {seen: []*corev1.Node{later}, live: claimed, want: facts.Identity(claimed)},
+		"another one that was not seen":   {seen: []*corev1.Node{onepod.NodeIn("node", "node-1", "m2", "boot-2")}, live: claimed, want: facts.Identity(claimed)},
 		"one of two, in a boot of neither": {seen: []*corev1.Node{later, another}, live: another,
 			want: v1alpha1.NodeIdentity{UID: "node-1", BootID: claimed.Status.NodeInfo.BootID}},
 	} {
@@ -225,20 +225,20 @@ func TestI2TheMachineOfAClaimHasItsIDs(t *testing.T) {
 }
 
 // A claimant's last report was that the sandbox is gone. Its machine registers again before a pass acts on that.
-func TestI3WhatAClaimantReportedUnderAnEarlierNodeUIDReleasesNothing(t *testing.T) {
+func TestI3AReportUnderAnEarlierNodeUIDReleasesNothing(t *testing.T) {
 	before := onepod.Node("node", "node-1", "m1")
 	s := newSearch(t, before)
-	s.ask()
+	s.queryAll()
 	s.claims(before, "")
 	s.acknowledges(before, 0)
-	s.settle()
+	s.advance()
 	s.Respond(v1alpha1.OrphanPrefix+string(lost), string(lost), v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, "")
 	if err := s.Truth.Delete(t.Context(), before); err != nil {
 		t.Fatal(err)
 	}
 	s.Apply(onepod.Node("node", "node-2", "m1"))
-	var said strings.Builder
-	ctx := log.IntoContext(t.Context(), funcr.New(func(_, args string) { said.WriteString(args + "\n") }, funcr.Options{}))
+	var logged strings.Builder
+	ctx := log.IntoContext(t.Context(), funcr.New(func(_, args string) { logged.WriteString(args + "\n") }, funcr.Options{}))
 	for range 2 {
 		if _, err := s.r.Reconcile(ctx, lost); err != nil {
 			t.Fatal(err)
@@ -249,11 +249,11 @@ func TestI3WhatAClaimantReportedUnderAnEarlierNodeUIDReleasesNothing(t *testing.
 	}
 	s.WriteQueries()
 	if now := s.queried(); len(now) != 1 || now[0].NodeUID != "node-2" {
-		t.Errorf("the queries are %+v, expected one to the Node of now", now)
+		t.Errorf("the queries are %+v, expected one to the present Node", now)
 	}
 	for _, want := range []string{"registered again", `"before"="node-1"`, `"nodeUID"="node-2"`} {
-		if !strings.Contains(said.String(), want) {
-			t.Errorf("%q is not in the log:\n%s", want, said.String())
+		if !strings.Contains(logged.String(), want) {
+			t.Errorf("%q is not in the log:\n%s", want, logged.String())
 		}
 	}
 }

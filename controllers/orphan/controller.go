@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package orphan carries the entries that no pod UID can be shown to own through the life that internal/orphan describes.
+// Package orphan is the controller of entries that no pod UID can be shown to own. It acts on the decisions of internal/orphan.
 package orphan
 
 import (
@@ -48,27 +48,27 @@ type sandboxID string
 
 // Options configure the Reconciler.
 type Options struct {
-	// What is not explained is as in controllers.Options.
+	// Fields without a comment are as in controllers.Options.
 	Backends        []ipam.Backend
 	Evidence        release.Evidence
 	Settings        release.Settings
 	Queries         *queries.Wanted
-	MaxAsked        int
+	MaxQueries      int
 	Rules           protection.Rules
 	Shadow          *shadow.Reporter
 	LastRetry       time.Duration
 	SimulatedQueues bool
 	PoliciesSince   func(context.Context) (time.Time, error)
-	// Witness has seen the pods, Liveness tells which other Nodes resemble theirs, and Machines since when their machines are gone.
+	// Witness has seen the pods, Liveness finds Nodes that resemble theirs, and Machines says since when their machines are gone.
 	Witness  *witness.Pods
 	Liveness *liveness.Observer
 	Machines Machines
-	// Running is called once orphans are looked at.
+	// Running is called once orphans are reconciled.
 	Running func(context.Context)
 }
 
-// Reconciler carries the entries of a sandbox that no pod UID can be shown to own through the life that internal/orphan
-// describes. What it decides by caches leads to nothing but a look past them: the reclaimer gives addresses back, many at once.
+// Reconciler reconciles the entries of one sandbox that no pod UID can be shown to own. A decision on cached facts only leads to live reads: the
+// reclaimer releases addresses, many at once.
 type Reconciler struct {
 	client   client.Client
 	live     client.Reader
@@ -83,7 +83,7 @@ type Reconciler struct {
 	reclaimer *reclaimer
 }
 
-// New is a Reconciler that reads a cache and writes by c, and reads past the cache by live.
+// New makes a Reconciler that reads the cache and writes through c, and reads live through live.
 func New(c client.Client, live client.Reader, recorder events.EventRecorder, clk clock.PassiveClock, o Options) *Reconciler {
 	r := &Reconciler{client: c, live: live, owners: owner.Cache{Reader: c, Witness: o.Witness}, recorder: recorder, clock: clk, options: o,
 		known: newOrphanSet(), looks: newScheduledLooks()}
@@ -95,7 +95,7 @@ func New(c client.Client, live client.Reader, recorder events.EventRecorder, clk
 func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) (*Reconciler, error) {
 	r := New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("holdfast"), clk, o)
 	c, err := controller.NewTyped("orphan", mgr, controller.TypedOptions[sandboxID]{
-		Reconciler: shadow.Settled[sandboxID](r), RateLimiter: backoff.RateLimiter[sandboxID](o.LastRetry),
+		Reconciler: shadow.WithoutRetry[sandboxID](r), RateLimiter: backoff.RateLimiter[sandboxID](o.LastRetry),
 		NewQueue: backoff.NewQueue[sandboxID](o.SimulatedQueues), LogConstructor: queue.LogOf[sandboxID](mgr, "orphan", "orphan"),
 	})
 	if err != nil {
@@ -121,20 +121,20 @@ func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) (*Reconciler,
 	return r, r.reclaimer.setup(mgr)
 }
 
-// Look has sandboxes looked at.
+// Look queues sandboxes.
 func (r *Reconciler) Look(sandboxes ...string) {
 	for _, id := range sandboxes {
 		r.reclaimer.feed.Add(sandboxID(id))
 	}
 }
 
-// Scheduled are the sandboxes without a record that will be looked at again.
+// Scheduled are the sandboxes without a record that will be reconciled again.
 func (r *Reconciler) Scheduled() []string { return r.looks.ids() }
 
 type requests = workqueue.TypedRateLimitingInterface[sandboxID]
 
-// orphanEvents looks at every orphan's record when the process starts, because its entries may have gone while none ran, when a
-// node has said something, and when somebody deletes it. The entries of a sandbox that a pod's record has no more are looked at, too.
+// orphanEvents queues an orphan when its record is listed at the start, written or deleted, because its entries may have been removed while no
+// manager ran. It also queues the sandboxes that a pod's record no longer has.
 func orphanEvents() handler.TypedFuncs[*v1alpha1.IPAllocation, sandboxID] {
 	wake := func(record *v1alpha1.IPAllocation, q requests) {
 		if id, isOrphan := strings.CutPrefix(record.Name, v1alpha1.OrphanPrefix); isOrphan {
@@ -160,7 +160,7 @@ func orphanEvents() handler.TypedFuncs[*v1alpha1.IPAllocation, sandboxID] {
 	}
 }
 
-// nodeEvents wakes the orphans that a node has claimed, and the reclaimer.
+// nodeEvents queues the orphans that a node has claimed, and wakes the reclaimer.
 func (r *Reconciler) nodeEvents() handler.TypedFuncs[*corev1.Node, sandboxID] {
 	wake := func(ctx context.Context, name string, q requests) {
 		r.reclaimer.nodesChanged()
@@ -186,7 +186,7 @@ func (r *Reconciler) nodeEvents() handler.TypedFuncs[*corev1.Node, sandboxID] {
 	}
 }
 
-// reportEvents wake the reclaimer: which machines have to report, since when one is gone, or what was reported, may have changed.
+// reportEvents wake the reclaimer after a change of the machines that have to report, of their lifecycle, or of a report.
 func reportEvents[T client.Object](r *Reconciler) handler.TypedFuncs[T, sandboxID] {
 	return handler.TypedFuncs[T, sandboxID]{
 		CreateFunc: func(context.Context, event.TypedCreateEvent[T], requests) { r.reclaimer.nodesChanged() },
@@ -195,10 +195,10 @@ func reportEvents[T client.Object](r *Reconciler) handler.TypedFuncs[T, sandboxI
 	}
 }
 
-// poolsCatchUp is how long pools that are not listed yet, or older than an orphan's record, are left to catch up.
+// poolsCatchUp is the retry interval while pools are not listed yet, or older than an orphan's record.
 const poolsCatchUp = time.Second
 
-// Reconcile looks at one sandbox without an owner and does what internal/orphan says of it.
+// Reconcile observes one sandbox without an owner and acts on the decision of internal/orphan.
 func (r *Reconciler) Reconcile(ctx context.Context, id sandboxID) (reconcile.Result, error) {
 	result, err := r.look(ctx, id)
 	r.looks.note(id, result, err, r.clock.Now())
@@ -209,13 +209,13 @@ func (r *Reconciler) look(ctx context.Context, id sandboxID) (reconcile.Result, 
 	if !r.poolsListed() {
 		return reconcile.Result{RequeueAfter: poolsCatchUp}, nil
 	}
-	now := r.clock.Now() // a delay that is over by now is confirmed by what is read after it
+	now := r.clock.Now() // before the reads, which then confirm that a delay is over
 	v, err := r.observe(ctx, id)
 	if err == nil && v.wantsLive() {
 		var views []*view
 		if views, err = r.lookLive(ctx, []sandboxID{id}, r.reclaimer.last()); err == nil {
 			v = views[0]
-			v.facts.Live = v.facts.Addressed != nil // the others rest on responses that were not read live
+			v.facts.Live = v.facts.Addressed != nil // other decisions rest on responses that were not read live
 		}
 	}
 	if err != nil {
@@ -230,10 +230,10 @@ func (r *Reconciler) poolsListed() bool {
 	return !slices.ContainsFunc(r.options.Backends, func(b ipam.Backend) bool { return !b.HasSynced() })
 }
 
-// act carries a decision out. What was overtaken is looked at again.
+// act carries a decision out. After a conflict the sandbox is reconciled again.
 func (r *Reconciler) act(ctx context.Context, v *view, d orphan.Decision) (reconcile.Result, error) {
 	result, err := r.carryOut(ctx, v, d)
-	if errors.Is(err, records.ErrStale) || apierrors.IsConflict(err) { // an agent has said something, or the cache is behind
+	if errors.Is(err, records.ErrStale) || apierrors.IsConflict(err) { // an agent has reported, or the cache is late
 		return reconcile.Result{RequeueAfter: backoff.EventOverdue}, nil
 	}
 	return result, err
@@ -245,7 +245,7 @@ func (r *Reconciler) carryOut(ctx context.Context, v *view, d orphan.Decision) (
 		return reconcile.Result{}, r.drop(ctx, v)
 	case orphan.Adopt:
 		return r.adopt(ctx, v, d)
-	case orphan.Ask:
+	case orphan.QueryAll:
 		return reconcile.Result{}, r.queryAll(ctx, v, d)
 	case orphan.Address:
 		return reconcile.Result{}, r.address(ctx, v, d)
@@ -263,14 +263,14 @@ func (r *Reconciler) carryOut(ctx context.Context, v *view, d orphan.Decision) (
 	}
 }
 
-// hold keeps everything as it is and says why.
+// hold releases nothing and reports why.
 func (r *Reconciler) hold(ctx context.Context, v *view, d orphan.Decision) (reconcile.Result, error) {
 	after := d.After
 	if after == 0 {
 		after = r.lookAgain(v, d)
 	}
 	if v.facts.Addressed != nil && v.facts.Addressed.NodeGoneSince.IsKnown() {
-		after = sooner(after, nodelife.LookInterval) // no event tells that the delay has begun again
+		after = sooner(after, nodelife.LookInterval) // no event shows that the delay began again
 	}
 	if v.record == nil {
 		return reconcile.Result{RequeueAfter: after}, nil
@@ -287,7 +287,7 @@ func (r *Reconciler) hold(ctx context.Context, v *view, d orphan.Decision) (reco
 	return reconcile.Result{RequeueAfter: sooner(after, later)}, nil
 }
 
-// sooner is the shorter of two waits; zero is none.
+// sooner is the shorter of two waits; zero means none.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || (b > 0 && b < a) {
 		return b
@@ -295,7 +295,7 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// lookAgain is when to look at what no event may tell the end of.
+// lookAgain is the retry interval for waits that may end without an event.
 func (r *Reconciler) lookAgain(v *view, d orphan.Decision) time.Duration {
 	const unread = 30 * time.Second
 	pause := max(r.options.Settings.ReleaseDelay, poolsCatchUp)

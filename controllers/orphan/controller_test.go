@@ -23,9 +23,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
-// TestI2AnOrphanWhoseAddressWasTakenOverIsLookedAtAgain: no event of the other sandbox leads to the orphan's record, which as long
-// as it stands is a rival of everybody who has the address later.
-func TestI2AnOrphanWhoseAddressWasTakenOverIsLookedAtAgain(t *testing.T) {
+// TestI2AnOrphanWithATakenOverAddressIsReconciledAgain: no event of the other sandbox queues the orphan, whose record holds the address against
+// every later pod.
+func TestI2AnOrphanWithATakenOverAddressIsReconciledAgain(t *testing.T) {
 	record := onepod.RecordOfOld(nil)
 	record.Name, record.Spec.NodeName = v1alpha1.OrphanPrefix+"old-sandbox", ""
 	f := newWorld(t, record)
@@ -37,7 +37,7 @@ func TestI2AnOrphanWhoseAddressWasTakenOverIsLookedAtAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if result.RequeueAfter <= 0 {
-		t.Errorf("result %+v: nothing would ever look at the record again", result)
+		t.Errorf("result %+v: nothing would reconcile the record again", result)
 	}
 	var stored v1alpha1.IPAllocation
 	if err := f.Truth.Get(t.Context(), client.ObjectKeyFromObject(record), &stored); err != nil || stored.Status.State != v1alpha1.StateConflict {
@@ -45,8 +45,8 @@ func TestI2AnOrphanWhoseAddressWasTakenOverIsLookedAtAgain(t *testing.T) {
 	}
 }
 
-// TestI10AnOrphanThatOnlyALatePoolCacheHasIsNotRecorded: its address was released with proof. A record of it would stand as a conflict
-// against the next pod at that address.
+// TestI10AnOrphanThatOnlyALatePoolCacheHasIsNotRecorded: its address was released with proof. A record would be a conflict for the next pod with
+// that address.
 func TestI10AnOrphanThatOnlyALatePoolCacheHasIsNotRecorded(t *testing.T) {
 	f := newWorld(t)
 	f.Pool.Entries[0].SeenSince = onepod.Now.Add(-time.Hour)
@@ -56,7 +56,7 @@ func TestI10AnOrphanThatOnlyALatePoolCacheHasIsNotRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if result.RequeueAfter <= 0 {
-		t.Errorf("result %+v: nothing would look again once the cache has caught up", result)
+		t.Errorf("result %+v: nothing would reconcile again once the cache has caught up", result)
 	}
 	var records v1alpha1.IPAllocationList
 	if err := f.Truth.List(t.Context(), &records); err != nil || len(records.Items) > 0 {
@@ -64,7 +64,7 @@ func TestI10AnOrphanThatOnlyALatePoolCacheHasIsNotRecorded(t *testing.T) {
 	}
 }
 
-// TestI10AnOrphanIsRecordedWithWhatThePoolsHold: an address that only a late pool cache shows for it may be another pod's by now.
+// TestI10AnOrphanIsRecordedWithWhatThePoolsHold: an address that only a late pool cache shows for it may belong to another pod by now.
 func TestI10AnOrphanIsRecordedWithWhatThePoolsHold(t *testing.T) {
 	f := newWorld(t)
 	f.Pool.Entries[0].SeenSince = onepod.Now.Add(-time.Hour)
@@ -84,15 +84,14 @@ func TestI10AnOrphanIsRecordedWithWhatThePoolsHold(t *testing.T) {
 	}
 }
 
-// TestI10AnEntryOfAPodThatEndedUnguardedIsAnOrphan: the pod is not guarded any more and its object may be kept for good, so no record of a pod
-// and no deletion leads to the entry.
+// TestI10AnEntryOfAPodThatEndedUnguardedIsAnOrphan: no record and perhaps never a deletion of the pod leads to the entry.
 func TestI10AnEntryOfAPodThatEndedUnguardedIsAnOrphan(t *testing.T) {
 	for name, tc := range map[string]struct {
 		phase   corev1.PodPhase
 		records int
 	}{
-		"it has ended": {corev1.PodSucceeded, 1},
-		"it lives":     {corev1.PodRunning, 0},
+		"it terminated": {corev1.PodSucceeded, 1},
+		"it lives":      {corev1.PodRunning, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := onepod.FinishedPod()
@@ -125,7 +124,7 @@ func TestI10OneRuleFindsTheOwnerOfAnEntry(t *testing.T) {
 	alive.Annotations = nil
 	earlier := onepod.RecordOfOld(onepod.OldMachine())
 	earlier.Name, earlier.Spec.Sandboxes[0].ID, earlier.Spec.Addresses[0].SandboxID = "earlier", "earlier-sandbox", "earlier-sandbox"
-	for name, objects := range map[string][]client.Object{"nobody before it": {alive}, "an earlier pod of the name is on record": {alive, earlier}} {
+	for name, objects := range map[string][]client.Object{"no earlier pod": {alive}, "an earlier pod of the name is on record": {alive, earlier}} {
 		t.Run(name, func(t *testing.T) {
 			f := newWorld(t, append(objects, onepod.Node("node", "node-1", "m1"))...)
 			f.Clock.SetTime(onepod.Now.Add(-2 * time.Hour))

@@ -19,45 +19,45 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ownership"
 )
 
-// explain says why the addresses are held: gauge, event and condition of the record, with one reason. A message that changes alone,
-// as it does with each node that acknowledges, is written rarely, because every agent watches these records: later is when it may be.
+// explain reports why the addresses are held, by gauge, event and condition with one reason. A message that changes alone, as with each node
+// that acknowledges, is written at most every messageInterval; later is the remaining wait.
 func (r *Reconciler) explain(ctx context.Context, v *view, d orphan.Decision) (later time.Duration, err error) {
 	r.known.set(v.id, d.Reason, v.reported())
 	state, message := v.state(d), d.Message
 	if v.facts.Entries.Get().TakenOver {
 		message = takenOverMessage + ": " + message
 	}
-	said := meta.FindStatusCondition(v.record.Status.Conditions, v1alpha1.ReleasedCondition)
-	news := said == nil || said.Reason != string(d.Reason) || v.record.Status.State != state
-	if !news && said.Message == message {
+	last := meta.FindStatusCondition(v.record.Status.Conditions, v1alpha1.ReleasedCondition)
+	isNew := last == nil || last.Reason != string(d.Reason) || v.record.Status.State != state
+	if !isNew && last.Message == message {
 		return 0, nil
 	}
-	if later = r.known.rewordIn(v.id, r.clock.Now(), r.rewordAfter()); !news && later > 0 {
+	if later = r.known.messageDue(v.id, r.clock.Now(), r.messageInterval()); !isNew && later > 0 {
 		return later, nil
 	}
 	updated := v.record.DeepCopy()
 	updated.Status.State = state
 	meta.SetStatusCondition(&updated.Status.Conditions, metav1.Condition{Type: v1alpha1.ReleasedCondition, Status: metav1.ConditionFalse,
 		Reason: string(d.Reason), Message: message, LastTransitionTime: metav1.NewTime(r.clock.Now())})
-	// With the version that was read: what agents have said since must not be taken back.
+	// The update names the version that was read, so that it reverts no later change.
 	if err := r.client.Status().Update(ctx, updated, client.FieldOwner(finalizer.FieldManager)); err != nil {
 		return 0, client.IgnoreNotFound(err)
 	}
-	r.known.reworded(v.id, r.clock.Now())
+	r.known.messageWritten(v.id, r.clock.Now())
 	v.record = updated
-	if news {
-		r.tell(updated, corev1.EventTypeWarning, d, message)
+	if isNew {
+		r.event(updated, corev1.EventTypeWarning, d, message)
 	}
 	return 0, nil
 }
 
-// tellStep is explain for a step that was just taken: its own events lead to the next look.
-func (r *Reconciler) tellStep(ctx context.Context, v *view, d orphan.Decision) error {
+// explainStep is explain after a step whose own events lead to the next pass.
+func (r *Reconciler) explainStep(ctx context.Context, v *view, d orphan.Decision) error {
 	_, err := r.explain(ctx, v, d)
 	return err
 }
 
-// reported is how many entries the gauge of orphans counts. Those of a ResourceClaim have an owner, and are no reason for an alert.
+// reported is the number of entries in the gauge of orphans. Those of a ResourceClaim have an owner and must not raise an alert.
 func (v *view) reported() int {
 	if v.facts.Owner == ownership.KindResourceClaim {
 		return 0
@@ -72,11 +72,11 @@ func (v *view) state(d orphan.Decision) v1alpha1.AllocationState {
 	return v1alpha1.StateOrphaned
 }
 
-// rewordAfter is the least time between two wordings of one reason.
-func (r *Reconciler) rewordAfter() time.Duration { return r.options.Settings.SandboxCreationMax }
+// messageInterval is the shortest time between two messages of one reason.
+func (r *Reconciler) messageInterval() time.Duration { return r.options.Settings.SandboxCreationMax }
 
-// tell writes an event about a record.
-func (r *Reconciler) tell(record *v1alpha1.IPAllocation, kind string, d orphan.Decision, note string) {
+// event writes an event about a record.
+func (r *Reconciler) event(record *v1alpha1.IPAllocation, kind string, d orphan.Decision, note string) {
 	const limit = 1000 // events.k8s.io refuses notes of 1 KiB and more
 	if len(note) > limit {
 		note = note[:limit]
@@ -84,10 +84,10 @@ func (r *Reconciler) tell(record *v1alpha1.IPAllocation, kind string, d orphan.D
 	r.recorder.Eventf(record, nil, kind, string(d.Reason), string(d.Action), "%s", note)
 }
 
-const takenOverMessage = "an address of this sandbox, with an unknown owner, stands in its pool for another sandbox by now: neither is released " +
-	"until this one is proven gone; once you know that it is, annotate this record holdfast.dev/break-glass=REASON and delete it"
+const takenOverMessage = "the pool has an address of this sandbox, whose owner is unknown, for another sandbox by now: neither is released " +
+	"until this sandbox is proven gone; once you know that it is, annotate this record holdfast.dev/break-glass=REASON and delete it"
 
-// orphanSet is what is known of the orphans on record: the gauges.
+// orphanSet is the state behind the gauges of orphans.
 type orphanSet struct {
 	mu      sync.Mutex
 	members map[sandboxID]knownOrphan
@@ -96,13 +96,13 @@ type orphanSet struct {
 type knownOrphan struct {
 	entries int
 	reason  v1alpha1.Reason
-	// worded is when its condition was written last by this process.
-	worded time.Time
+	// written is when this process last wrote its condition.
+	written time.Time
 }
 
 func newOrphanSet() *orphanSet { return &orphanSet{members: map[sandboxID]knownOrphan{}} }
 
-// set notes what an orphan waits for; without a reason there is none any more.
+// set records what an orphan waits for; an empty reason removes the orphan.
 func (o *orphanSet) set(id sandboxID, reason v1alpha1.Reason, entries int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -120,18 +120,18 @@ func (o *orphanSet) set(id sandboxID, reason v1alpha1.Reason, entries int) {
 	o.members[id] = before
 }
 
-// rewordIn is how long until an orphan's condition may be worded anew; zero or less is now.
-func (o *orphanSet) rewordIn(id sandboxID, now time.Time, pause time.Duration) time.Duration {
+// messageDue is the time until an orphan's condition may get another message; zero or less means now.
+func (o *orphanSet) messageDue(id sandboxID, now time.Time, pause time.Duration) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.members[id].worded.Add(pause).Sub(now)
+	return o.members[id].written.Add(pause).Sub(now)
 }
 
-func (o *orphanSet) reworded(id sandboxID, now time.Time) {
+func (o *orphanSet) messageWritten(id sandboxID, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if known, ok := o.members[id]; ok {
-		known.worded = now
+		known.written = now
 		o.members[id] = known
 	}
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
-// podEvents wakes the entries of a pod's name when the pod goes, or shows other addresses: what an orphan's look left to the pod is no
-// pod's any more (invariant I10).
+// podEvents queues the entries of a pod's name when the pod is deleted or shows other addresses: entries that an earlier pass left to the pod
+// may have no owner any more (invariant I10).
 func (r *Reconciler) podEvents() handler.TypedFuncs[*corev1.Pod, sandboxID] {
 	wake := func(pod *corev1.Pod, q requests) {
 		for _, backend := range r.options.Backends {
@@ -40,8 +40,8 @@ func (r *Reconciler) podEvents() handler.TypedFuncs[*corev1.Pod, sandboxID] {
 	}
 }
 
-// sandboxesLeft are the sandboxes that a pod's record had before and has no more; after is nil for a record that is gone. Their entries,
-// if there are any, are nobody's now.
+// sandboxesLeft are the sandboxes that a pod's record no longer has; after is nil for a deleted record. Their entries, if any, have no owner
+// now.
 func sandboxesLeft(before, after *v1alpha1.IPAllocation) []sandboxID {
 	if strings.HasPrefix(before.Name, v1alpha1.OrphanPrefix) {
 		return nil
@@ -59,7 +59,7 @@ func sandboxesLeft(before, after *v1alpha1.IPAllocation) []sandboxID {
 	return left
 }
 
-// scheduledLooks are the orphans without a record that the controller looks at again by itself, and when.
+// scheduledLooks are the orphans without a record that the controller will reconcile again without an event, and when.
 type scheduledLooks struct {
 	mu  sync.Mutex
 	due map[sandboxID]time.Time
@@ -67,7 +67,7 @@ type scheduledLooks struct {
 
 func newScheduledLooks() *scheduledLooks { return &scheduledLooks{due: map[sandboxID]time.Time{}} }
 
-// note takes the outcome of a look: what failed is looked at again with back-off.
+// note records the result of a reconcile. A failed one is retried with back-off.
 func (l *scheduledLooks) note(id sandboxID, result reconcile.Result, err error, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,7 +78,7 @@ func (l *scheduledLooks) note(id sandboxID, result reconcile.Result, err error, 
 	l.due[id] = now.Add(result.RequeueAfter)
 }
 
-// ids are the sandboxes with a look ahead of them.
+// ids are the sandboxes with a scheduled reconcile.
 func (l *scheduledLooks) ids() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

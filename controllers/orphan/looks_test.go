@@ -29,8 +29,8 @@ func drain(q requests) []sandboxID {
 	return ids
 }
 
-// TestI10TheEndOfWhatLedToAnEntryLeadsToALook: what a look left to a pod or to its record is looked at again when that goes.
-func TestI10TheEndOfWhatLedToAnEntryLeadsToALook(t *testing.T) {
+// TestI10TheEndOfAnOwnerQueuesItsEntries: entries that were left to a pod or to its record are reconciled when that is deleted.
+func TestI10TheEndOfAnOwnerQueuesItsEntries(t *testing.T) {
 	f := newWorld(t)
 	r := f.r
 	pod, record := onepod.PodOf("old", "10.0.0.5"), onepod.RecordOfOld(nil)
@@ -57,7 +57,7 @@ func TestI10TheEndOfWhatLedToAnEntryLeadsToALook(t *testing.T) {
 		"the pod's record is deleted": {func(q requests) {
 			orphanEvents().Delete(t.Context(), event.TypedDeleteEvent[*v1alpha1.IPAllocation]{Object: record}, q)
 		}, []sandboxID{"next-sandbox", "old-sandbox"}},
-		"the pod's record has a sandbox no more": {func(q requests) {
+		"the pod's record no longer has a sandbox": {func(q requests) {
 			orphanEvents().Update(t.Context(), event.TypedUpdateEvent[*v1alpha1.IPAllocation]{ObjectOld: record, ObjectNew: without}, q)
 		}, []sandboxID{"old-sandbox"}},
 		"an orphan's record is deleted": {func(q requests) {
@@ -69,13 +69,13 @@ func TestI10TheEndOfWhatLedToAnEntryLeadsToALook(t *testing.T) {
 			defer q.ShutDown()
 			tc.happen(q)
 			if got := drain(q); !slices.Equal(got, tc.want) {
-				t.Errorf("looks at %v, expected %v", got, tc.want)
+				t.Errorf("queues %v, expected %v", got, tc.want)
 			}
 		})
 	}
 }
 
-// TestI10AWaitWithoutARecordIsAScheduledLook: for releaseDelay an entry of nobody has no record; the audit knows of the look ahead.
+// TestI10AWaitWithoutARecordIsAScheduledLook: for releaseDelay an entry without an owner has no record; the audit sees that it is scheduled.
 func TestI10AWaitWithoutARecordIsAScheduledLook(t *testing.T) {
 	f := newWorld(t)
 	f.Pool.Entries[0].SeenSince = onepod.Now
@@ -88,7 +88,7 @@ func TestI10AWaitWithoutARecordIsAScheduledLook(t *testing.T) {
 		return len(records) == 0 && !slices.Contains(r.looks.ids(), "old-sandbox")
 	}
 	if !unaccounted() {
-		t.Fatal("nobody has looked at the entry yet")
+		t.Fatal("the entry was not reconciled yet")
 	}
 	for _, later := range []time.Duration{0, time.Hour} {
 		f.Clock.SetTime(onepod.Now.Add(later))
@@ -104,11 +104,11 @@ func TestI10AWaitWithoutARecordIsAScheduledLook(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ids := r.looks.ids(); len(ids) > 0 {
-		t.Errorf("looks at %v are scheduled though nothing is left of it", ids)
+		t.Errorf("%v are scheduled although no entry is left", ids)
 	}
 }
 
-// TestI2ACompletedPodThatIsKeptHoldsNoOrphan: it shows its addresses for as long as it is kept, and uses none.
+// TestI2ACompletedPodThatIsKeptHoldsNoOrphan: it keeps showing its addresses, and uses none.
 func TestI2ACompletedPodThatIsKeptHoldsNoOrphan(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*corev1.Pod)
@@ -128,8 +128,8 @@ func TestI2ACompletedPodThatIsKeptHoldsNoOrphan(t *testing.T) {
 				tc.change(pod)
 				node := onepod.Node("node", "node-1", "m1")
 				s := newSearch(t, node, pod)
-				s.Pool.Entries[0].Releasing = v1alpha1.OrphanPrefix + string(lost) // the entry of no pod, also where its annotation names one
-				s.ask()
+				s.Pool.Entries[0].Releasing = v1alpha1.OrphanPrefix + string(lost) // the entry of no pod, also if its annotation names one
+				s.queryAll()
 				s.acknowledges(node, 0)
 				if got := s.look(); got != tc.want {
 					t.Errorf("%d addresses were released, expected %d", got, tc.want)

@@ -20,13 +20,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
-// machinesOfTest observes Nodes where no controller does: each question has it see them, and look for the kubelets of those that are gone.
+// machinesOfTest observes Nodes without a controller: each call makes it list them, and look for the kubelets of deleted ones.
 type machinesOfTest struct {
 	cache, live client.Client
 	clock       clock.PassiveClock
 	objects     map[types.UID]*v1alpha1.GuardedNode
 	names       map[string]time.Time
-	// unconfirmed has no live read confirmed, and acquired is since when Nodes are observed.
+	// unconfirmed: live reads confirm nothing. acquired is since when Nodes are observed.
 	unconfirmed bool
 	acquired    time.Time
 }

@@ -11,17 +11,18 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 )
 
-// Machines says which machines there are and were, as controllers/node observes them.
+// Machines gives the machines that controllers/node has observed.
 type Machines interface {
-	// Known is what caches have of all machines. It confirms nothing.
+	// Known is the state of all machines from caches. It is no evidence.
 	Known(ctx context.Context) (*nodelife.Lifecycle, error)
-	// All is what was read live of all machines, the Nodes later than a time; nil while there is no such thing.
+	// All is the state of all machines from live reads, of the Nodes after a time; nil if there are none yet.
 	All(ctx context.Context, after time.Time) (*nodelife.Lifecycle, error)
-	// Gone is since when all of some machines are gone; without any, since when no Node has the name.
+	// Gone is since when all of the given machines are gone; without machines, since when no Node has the name.
 	Gone(ctx context.Context, node string, machines []v1alpha1.NodeIdentity) (nodelife.Absence, error)
 }
 
-// goneDue is when the delay of a machine without a Node is over; zero where none runs. A delay may begin again, so that it is looked at each minute.
+// goneDue is the time until the delay of a machine without a Node is over, at most nodelife.LookInterval, because a delay may begin again; zero
+// without such a machine.
 func (k *reclaimer) goneDue(nodes []orphan.Node) time.Duration {
 	due := time.Duration(0)
 	for i := range nodes {
@@ -30,7 +31,7 @@ func (k *reclaimer) goneDue(nodes []orphan.Node) time.Duration {
 		}
 		left := nodes[i].GoneSince.Get().Add(k.orphans.options.Settings.NodeGoneDelay).Sub(k.orphans.clock.Now())
 		if left <= 0 {
-			left = nodelife.LookInterval // what was read live may not confirm it
+			left = nodelife.LookInterval // live reads may not confirm it
 		}
 		if due == 0 || left < due {
 			due = left

@@ -20,42 +20,42 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// view is all that was read of one sandbox without an owner in one pass.
+// view is what one pass read about one sandbox without an owner.
 type view struct {
 	id   sandboxID
 	live bool
-	// record is nil when there is none.
+	// record is nil if there is none.
 	record *v1alpha1.IPAllocation
-	// entries are what the pools hold of the sandbox, those with this record's tombstone among them.
+	// entries are those of the sandbox in the pools, including those with the tombstone of this record.
 	entries []ipam.Entry
-	// taken are the entries of other sandboxes at addresses of the record; of a live view alone.
+	// taken are the entries of other sandboxes at addresses of the record; only in a live view.
 	taken []ipam.Entry
 	facts orphan.Facts
-	// claimed is what was read of a sandbox that a node has claimed; nil where none has.
+	// claimed is the observation of a sandbox that a node has claimed; nil if none has.
 	claimed *facts.Read
 }
 
 func (v *view) recordName() string { return v1alpha1.OrphanPrefix + string(v.id) }
 
-// wantsLive: what a cache does not show any more, or not yet, may be there, and what a node has claimed is answered by it. A record that has a
-// tombstone in a pool is the only one that knows the podref from before.
+// wantsLive says whether live reads are needed: a cache may be late, and a claimed sandbox is decided by the response of its node. A record with
+// a tombstone in a pool is the only place of the former podref.
 func (v *view) wantsLive() bool {
 	return v.record != nil && (v.facts.Owned || len(v.entries) == 0 || v.addressed())
 }
 
-// hasTombstone says whether an entry stands under the tombstone of this record.
+// hasTombstone says whether an entry has the tombstone of this record.
 func (v *view) hasTombstone() bool {
 	return slices.ContainsFunc(v.entries, func(e ipam.Entry) bool { return e.Releasing == v.recordName() })
 }
 
-// addressed: it is known which node has, or had, the sandbox, or that a kubelet ended its pod.
+// addressed says whether the record names the node that has, or had, the sandbox, or a kubelet that reported termination.
 func (v *view) addressed() bool { return v.record != nil && isAddressed(v.record) }
 
 func isAddressed(record *v1alpha1.IPAllocation) bool {
 	return record.Spec.NodeName != "" || record.Spec.Kubelet != nil
 }
 
-// observe reads caches.
+// observe reads the caches.
 func (r *Reconciler) observe(ctx context.Context, id sandboxID) (*view, error) {
 	v := &view{id: id}
 	var record v1alpha1.IPAllocation
@@ -70,12 +70,12 @@ func (r *Reconciler) observe(ctx context.Context, id sandboxID) (*view, error) {
 	v.entries = found.entries
 	v.facts = r.baseFacts(v, found.owned, r.reclaimer.last())
 	v.facts.Entries = v.entriesFact(nil)
-	// Both are looked for past the caches, before a release.
+	// Both are read live before a release.
 	v.facts.Shown, v.facts.Rival = release.Absent[string](), release.Absent[string]()
 	return v, r.addClaims(ctx, v, r.reclaimer.last())
 }
 
-// lookLive observes sandboxes past every cache, and writes down what the decision rests on.
+// lookLive observes sandboxes by live reads, and records what the decision rests on.
 func (r *Reconciler) lookLive(ctx context.Context, ids []sandboxID, seen *reports) ([]*view, error) {
 	views, err := r.observeLive(ctx, ids, seen)
 	for i := 0; err == nil && i < len(views); i++ {
@@ -84,7 +84,7 @@ func (r *Reconciler) lookLive(ctx context.Context, ids []sandboxID, seen *report
 	return views, err
 }
 
-// observeLive reads records, and then pools, past every cache. The reports are to have been read before.
+// observeLive reads records, and then pools, live. The reports have to be read before.
 func (r *Reconciler) observeLive(ctx context.Context, ids []sandboxID, seen *reports) ([]*view, error) {
 	views := make([]*view, 0, len(ids))
 	for _, id := range ids {
@@ -123,8 +123,8 @@ func (r *Reconciler) completeLive(ctx context.Context, v *view, pools *livePools
 }
 
 func (r *Reconciler) baseFacts(v *view, owned bool, seen *reports) orphan.Facts {
-	facts := orphan.Facts{Evidence: r.options.Evidence, Owner: ownership.KindOf(string(v.id)), Owned: owned, Record: release.Absent[orphan.Record](), Asked: seen.queries[v.id],
-		Room: len(seen.queries) < r.options.MaxAsked, Nodes: seen.nodes, Settings: r.orphanSettings()}
+	facts := orphan.Facts{Evidence: r.options.Evidence, Owner: ownership.KindOf(string(v.id)), Owned: owned, Record: release.Absent[orphan.Record](), Query: seen.queries[v.id],
+		HasCapacity: len(seen.queries) < r.options.MaxQueries, Nodes: seen.nodes, Settings: r.orphanSettings()}
 	if v.record != nil {
 		facts.Record = release.Known(orphan.Record{})
 	}
@@ -136,7 +136,7 @@ func (r *Reconciler) orphanSettings() orphan.Settings {
 	return orphan.Settings{ReleaseDelay: s.ReleaseDelay, NodeGoneDelay: s.NodeGoneDelay, HoldGoneNodes: s.HoldGoneNodes}
 }
 
-// entriesFact says what the pools hold. Without pools the entries are the cache's, whose silence proves nothing.
+// entriesFact gives the entries in the pools. Without pools they are from the cache, in which a missing entry is no evidence.
 func (v *view) entriesFact(pools *livePools) release.Fact[orphan.Entries] {
 	var found orphan.Entries
 	for i := range v.entries {
@@ -162,7 +162,7 @@ func (v *view) entriesFact(pools *livePools) release.Fact[orphan.Entries] {
 	return release.Absent[orphan.Entries]()
 }
 
-// livePools is what one live look at all pools has given for some sandboxes.
+// livePools is the result of one live read of all pools for some sandboxes.
 type livePools struct {
 	entries  map[sandboxID][]ipam.Entry
 	all      []ipam.Entry
@@ -179,7 +179,7 @@ func (r *Reconciler) poolsLive(ctx context.Context, views []*view) (*livePools, 
 		}
 		part, err := backend.Live(ctx, query)
 		if err != nil {
-			return nil, fmt.Errorf("looking what the pools hold of %d sandboxes without an owner: %w", len(views), err)
+			return nil, fmt.Errorf("reading the pools for %d sandboxes without an owner: %w", len(views), err)
 		}
 		found.all = append(found.all, part.Entries...)
 		found.problems = append(found.problems, part.Problems...)
@@ -193,7 +193,7 @@ func (r *Reconciler) poolsLive(ctx context.Context, views []*view) (*livePools, 
 	return found, nil
 }
 
-// takenOver are the entries of other sandboxes that stand where the record has an address.
+// takenOver are the entries of other sandboxes at addresses of the record.
 func (p *livePools) takenOver(v *view) []ipam.Entry {
 	var taken []ipam.Entry
 	for i := range p.all {
@@ -205,11 +205,11 @@ func (p *livePools) takenOver(v *view) []ipam.Entry {
 	return taken
 }
 
-// unownedEntries are the entries of one sandbox as the caches show them.
+// unownedEntries are the entries of one sandbox in the caches.
 type unownedEntries struct {
 	// entries are those that no record and no pod can be shown to own, and those with the tombstone of the orphan's record.
 	entries []ipam.Entry
-	// owned: somebody owns the sandbox, or has begun to give its entries back.
+	// owned: a pod or another record owns the sandbox, or has begun to release its entries.
 	owned bool
 }
 

@@ -22,7 +22,7 @@ import (
 
 // +kubebuilder:rbac:groups=holdfast.dev,resources=allnodesqueries,verbs=get;list;watch;create;update
 
-// want notes an orphan about which all nodes are to be queried, and has the query written.
+// want requests a query to all nodes about an orphan.
 func (k *reclaimer) want(id sandboxID) {
 	k.mu.Lock()
 	k.wanted.Insert(id)
@@ -30,7 +30,7 @@ func (k *reclaimer) want(id sandboxID) {
 	k.wake()
 }
 
-// forget takes back what was noted of an orphan, and has its query withdrawn if its record needs none any more.
+// forget drops the requests for an orphan, and has its query withdrawn if its record needs none any more.
 func (k *reclaimer) forget(id sandboxID) {
 	k.mu.Lock()
 	k.complete.Delete(id)
@@ -39,16 +39,16 @@ func (k *reclaimer) forget(id sandboxID) {
 	k.wake()
 }
 
-// ready notes orphans that are worth a look past the caches, and has it made.
+// ready requests live reads for orphans.
 func (k *reclaimer) ready(ids ...sandboxID) {
 	k.mu.Lock()
-	k.readFor.Delete(ids...) // what is read already may be older than what led to it
+	k.readFor.Delete(ids...) // reports that are already read may be older than the cause of this request
 	k.mu.Unlock()
 	k.retry(ids...)
 	k.wake()
 }
 
-// retry notes orphans for the next look past the caches, which comes after the back-off.
+// retry requests live reads for orphans after the back-off.
 func (k *reclaimer) retry(ids ...sandboxID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -63,8 +63,8 @@ func (k *reclaimer) takeComplete() []sandboxID {
 	return taken
 }
 
-// writeQueries makes the queries that are wanted, as far as there is room, and withdraws those that no record needs, in one write. The cache says when
-// that is worth it.
+// writeQueries makes the requested queries, up to the limit, and withdraws those that no record needs, in one write. It reads live only if the
+// cache shows a change to make.
 func (k *reclaimer) writeQueries(ctx context.Context) error {
 	cached, err := readQueries(ctx, k.orphans.client)
 	if err != nil || !k.change(ctx, cached.DeepCopy()) {
@@ -77,7 +77,7 @@ func (k *reclaimer) writeQueries(ctx context.Context) error {
 	if !k.change(ctx, all) {
 		return nil
 	}
-	// The epochs of new queries are of the generation that follows the version which was read (R4).
+	// The epoch of a new query is the generation that follows the version that was read (R4).
 	if all.ResourceVersion == "" {
 		err = k.orphans.client.Create(ctx, all, client.FieldOwner(finalizer.FieldManager))
 	} else {
@@ -96,13 +96,12 @@ func (k *reclaimer) writeQueries(ctx context.Context) error {
 			made++
 		}
 	}
-	metrics.OrphansAsked.Add(float64(made))
 	metrics.Queries.WithLabelValues(metrics.AboutAll).Add(float64(made))
 	log.FromContext(ctx).Info("Queried all nodes", "queries", len(all.Spec.Queries), "new", made, "generation", all.Generation)
 	return nil
 }
 
-// change brings an object to what is to stand; false if it is that already. What is wanted and has a query is wanted no more.
+// change gives the object the queries that it has to have; false if it has them. Requests that have a query are dropped.
 func (k *reclaimer) change(ctx context.Context, all *v1alpha1.AllNodesQuery) bool {
 	before := len(all.Spec.Queries)
 	all.Spec.Queries = slices.DeleteFunc(all.Spec.Queries, func(q v1alpha1.OrphanQuery) bool { return !k.needsQuery(ctx, q.SandboxID) })
@@ -114,7 +113,7 @@ func (k *reclaimer) change(ctx context.Context, all *v1alpha1.AllNodesQuery) boo
 		switch {
 		case slices.ContainsFunc(all.Spec.Queries, func(q v1alpha1.OrphanQuery) bool { return q.SandboxID == string(id) }):
 			k.wanted.Delete(id)
-		case len(all.Spec.Queries) < k.orphans.options.MaxAsked:
+		case len(all.Spec.Queries) < k.orphans.options.MaxQueries:
 			all.Spec.Queries = append(all.Spec.Queries, v1alpha1.OrphanQuery{SandboxID: string(id), Epoch: all.Generation + 1, Time: at})
 			isChanged = true
 		}
@@ -122,14 +121,14 @@ func (k *reclaimer) change(ctx context.Context, all *v1alpha1.AllNodesQuery) boo
 	return isChanged
 }
 
-// needsQuery: the sandbox has a record, and no node is known for it.
+// needsQuery says whether the sandbox has a record that names no node. A failed read counts as yes.
 func (k *reclaimer) needsQuery(ctx context.Context, sandbox string) bool {
 	var record v1alpha1.IPAllocation
 	err := k.orphans.client.Get(ctx, types.NamespacedName{Name: v1alpha1.OrphanPrefix + sandbox}, &record)
 	return err != nil && !apierrors.IsNotFound(err) || err == nil && !isAddressed(&record)
 }
 
-// readQueries reads the AllNodesQuery; an empty one where there is none.
+// readQueries reads the AllNodesQuery; an empty one if it does not exist.
 func readQueries(ctx context.Context, reader client.Reader) (*v1alpha1.AllNodesQuery, error) {
 	all := &v1alpha1.AllNodesQuery{}
 	err := reader.Get(ctx, types.NamespacedName{Name: v1alpha1.AllNodesQueryName}, all)

@@ -24,27 +24,27 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
-// reclaimerGather is how long wakes are gathered: agents respond one by one.
+// reclaimerGather is how long wakes are collected, because agents respond one by one.
 const reclaimerGather = 250 * time.Millisecond
 
-// reclaimer writes the queries to all nodes, and gives the addresses of those orphans back that no node has or had, many at once. It only runs where
-// agents are the evidence.
+// reclaimer writes the queries to all nodes, and releases the addresses of orphans that no node has or had, many at once. It only runs with
+// evidence Agent.
 //
-// Caches say when a look is worth it. A look reads the queries, the responses, the Nodes, the records and the pools, in this order and past the caches.
+// Caches decide when live reads are made: of the queries, the responses, the Nodes, the records and the pools, in this order.
 type reclaimer struct {
 	orphans *Reconciler
-	// read are the reports of a look of which the Nodes are not confirmed yet.
+	// read are live reports for which the Nodes are not confirmed yet.
 	read  *reports
 	woken chan struct{}
-	// changed: a response, a query or a Node is not as it was when the orphans were woken last.
+	// changed: a response, a query or a Node changed since the orphans were queued last.
 	changed atomic.Bool
 	feed    queue.Feed[sandboxID]
 	reports atomic.Pointer[reports]
 
 	mu sync.Mutex
-	// wanted are the orphans about which all nodes are to be queried, and complete those that the caches show to be responded to by all.
+	// wanted are the orphans about which all nodes are to be queried, and complete those to which all nodes have responded by the caches.
 	wanted, complete sets.Set[sandboxID]
-	// readFor are those that became complete before the reports of the look were read, and not once more since.
+	// readFor are those that became complete before the live reports were read, and not again since.
 	readFor sets.Set[sandboxID]
 }
 
@@ -71,11 +71,11 @@ func (k *reclaimer) nodesChanged() {
 func (k *reclaimer) wake() {
 	select {
 	case k.woken <- struct{}{}:
-	default: // it will look anyway
+	default: // a round is already requested
 	}
 }
 
-// Start looks whenever something has changed, and once a minute while a machine has no Node. A round that failed is made again with back-off.
+// Start makes a round after each change, and once a minute while a machine has no Node. A failed round is retried with back-off.
 func (k *reclaimer) Start(ctx context.Context) error {
 	const factor, steps = 2, 1 << 16
 	fresh := wait.Backoff{Duration: backoff.First, Factor: factor, Steps: steps, Cap: k.orphans.options.LastRetry}
@@ -86,7 +86,7 @@ func (k *reclaimer) Start(ctx context.Context) error {
 		if err == nil {
 			backoff = fresh
 		} else if ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "Looking after addresses without an owner failed; it is tried again")
+			log.FromContext(ctx).Error(err, "Reconciling addresses without an owner failed; trying again")
 			again = backoff.Step()
 		}
 		k.pause(ctx, again)
@@ -94,7 +94,7 @@ func (k *reclaimer) Start(ctx context.Context) error {
 	return nil
 }
 
-// pause waits for the next round: for the time, if there is one, or for a wake.
+// pause waits for the next round: for the given time, unless it is zero, or for a wake.
 func (k *reclaimer) pause(ctx context.Context, again time.Duration) {
 	due := make(<-chan time.Time)
 	if again > 0 {
@@ -118,7 +118,7 @@ func (k *reclaimer) pause(ctx context.Context, again time.Duration) {
 	}
 }
 
-// round writes the queries, looks at the caches, and past them where that is worth it; again is when to look next though nothing has changed.
+// round writes the queries, evaluates the caches, and makes live reads where needed; again is the time until the next round without a change.
 func (k *reclaimer) round(ctx context.Context) (again time.Duration, err error) {
 	if err := k.writeQueries(ctx); err != nil {
 		return 0, err
@@ -138,8 +138,8 @@ func (k *reclaimer) round(ctx context.Context) (again time.Duration, err error) 
 	return again, nil
 }
 
-// lookCached finds by the caches what the nodes have reported, and wakes the orphans about which all are queried where that has changed; due is when the
-// delay of a machine without a Node is over.
+// lookCached evaluates the reports in the caches, and queues the orphans with a query to all nodes after a change; due is the time until the delay
+// of a machine without a Node is over.
 func (k *reclaimer) lookCached(ctx context.Context) (due time.Duration, err error) {
 	known, err := k.orphans.options.Machines.Known(ctx)
 	if err != nil {
@@ -162,9 +162,10 @@ func (k *reclaimer) lookCached(ctx context.Context) (due time.Duration, err erro
 	return k.goneDue(nodes), nil
 }
 
-// lookLive reads queries, responses, Nodes and GuardedNodes, and gives back what no node has or had; false while the Nodes are not confirmed.
+// lookLive reads queries, responses, Nodes and GuardedNodes live, and releases the orphans that no node has or had; false while the Nodes are not
+// confirmed.
 func (k *reclaimer) lookLive(ctx context.Context, complete []sandboxID) (isConfirmed bool, err error) {
-	now := k.orphans.clock.Now() // a delay that is over by now is confirmed by what is read after it
+	now := k.orphans.clock.Now() // before the reads, which then confirm that a delay is over
 	isKept := k.read != nil && now.Sub(k.read.at).Abs() < nodelife.Reuse
 	if !isKept {
 		k.noteRead(complete)
@@ -181,27 +182,27 @@ func (k *reclaimer) lookLive(ctx context.Context, complete []sandboxID) (isConfi
 	read.observedSince(machines.Acquired, now)
 	read.nodes = release.Known(orphan.Nodes(machines, read.acknowledged, k.orphans.clock.Now()))
 	k.countMissing(read)
-	if isKept { // what became complete since the responses were read is looked at once more
+	if isKept { // orphans that became complete after the responses were read are queued again
 		k.feed.Add(k.completeSince(complete)...)
 	}
 	return true, k.reclaim(ctx, complete, read, now)
 }
 
-// noteRead comes before the reports are read for some orphans.
+// noteRead records for which orphans the reports are about to be read.
 func (k *reclaimer) noteRead(ids []sandboxID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.readFor = sets.New(ids...)
 }
 
-// completeSince are those of the orphans that became complete, or did so once more, since the reports were read.
+// completeSince are those of the orphans that became complete since the reports were read.
 func (k *reclaimer) completeSince(ids []sandboxID) []sandboxID {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return sets.List(sets.New(ids...).Difference(k.readFor))
 }
 
-// reclaim decides about orphans on live facts, and gives back together what may go.
+// reclaim decides about orphans on live facts, and releases together those that may be released.
 func (k *reclaimer) reclaim(ctx context.Context, ids []sandboxID, read *reports, now time.Time) error {
 	views, err := k.orphans.lookLive(ctx, ids, read)
 	if err != nil {
@@ -217,7 +218,7 @@ func (k *reclaimer) reclaim(ctx context.Context, ids []sandboxID, read *reports,
 		}
 		result, err := k.orphans.act(ctx, v, d)
 		if err = shadow.Ignore(err); err != nil {
-			log.FromContext(ctx).Error(err, "Looking after a sandbox without an owner failed; it is tried again", "sandbox", v.id)
+			log.FromContext(ctx).Error(err, "Reconciling a sandbox without an owner failed; trying again", "sandbox", v.id)
 			k.feed.Add(v.id)
 			continue
 		}

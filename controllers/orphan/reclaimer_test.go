@@ -29,7 +29,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
-// world is an entry that may belong to no pod.
+// world is an entry that may have no owner.
 type world struct {
 	*onepod.World
 	r *Reconciler
@@ -44,10 +44,10 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		Machines: newMachines(w.Client, w.Live, w.Clock)})}
 }
 
-// search is the search for the node of one orphan, with live reads that are noted, hidden or disturbed.
+// search is the search for the node of one orphan, with live reads that a test can record, hide or disturb.
 type search struct {
 	*world
-	// reads are the live reads in their order, each kind once in a row; hidden kinds are not found by them.
+	// reads are the kinds of live reads in their order, without repetition; hidden kinds are not found.
 	reads    []string
 	hidden   string
 	machines *machinesOfTest
@@ -55,7 +55,7 @@ type search struct {
 	before func(what string)
 }
 
-// lost is an ID as container runtimes make them: no node is asked about any other.
+// lost is an ID in the form of container runtimes: nodes are queried about no other.
 const lost = sandboxID("0f00000000000000000000000000000000000000000000000000000000000001")
 
 func newSearch(t *testing.T, objects ...client.Object) *search {
@@ -67,7 +67,7 @@ func newSearch(t *testing.T, objects ...client.Object) *search {
 	s.Pool.Entries[0].SandboxID = string(lost)
 	s.Pool.OnLive = func() { s.note("pools") }
 	live, o := s.watched(), s.r.options
-	o.Evidence, o.MaxAsked = release.EvidenceAgent, 10
+	o.Evidence, o.MaxQueries = release.EvidenceAgent, 10
 	o.Liveness = liveness.New(live, s.Clock, func(context.Context) (time.Time, error) { return time.Time{}, nil })
 	s.machines = newMachines(s.Client, live, s.Clock)
 	o.Machines = s.machines
@@ -110,8 +110,8 @@ func (s *search) record() *v1alpha1.IPAllocation {
 	return &record
 }
 
-// ask has every node queried, and lets the time pass after which responses count.
-func (s *search) ask() {
+// queryAll has every node queried, and advances the clock until responses count.
+func (s *search) queryAll() {
 	s.Helper()
 	if _, err := s.r.Reconcile(s.Context(), lost); err != nil {
 		s.Fatal(err)
@@ -120,9 +120,9 @@ func (s *search) ask() {
 		s.Fatal(err)
 	}
 	if all := s.queries(); len(all.Spec.Queries) != 1 || all.Spec.Queries[0].Epoch != all.Generation {
-		s.Fatalf("the queries are %+v of generation %d, expected one of now", all.Spec.Queries, all.Generation)
+		s.Fatalf("the queries are %+v of generation %d, expected one of this generation", all.Spec.Queries, all.Generation)
 	}
-	s.Clock.SetTime(s.Clock.Now().Add(onepod.NodeGoneDelay + time.Second)) // a query's time is rounded up
+	s.Clock.SetTime(s.Clock.Now().Add(onepod.NodeGoneDelay + time.Second)) // the time of a query is rounded up
 }
 
 func (s *search) queries() *v1alpha1.AllNodesQuery {
@@ -134,7 +134,7 @@ func (s *search) queries() *v1alpha1.AllNodesQuery {
 	return all
 }
 
-// reports changes what the agent of a node has written.
+// reports changes the response of the agent of a node.
 func (s *search) reports(node *corev1.Node, change func(*v1alpha1.AllNodesResponse)) {
 	s.Helper()
 	object := &v1alpha1.GuardedNode{ObjectMeta: metav1.ObjectMeta{Name: string(node.UID)}}
@@ -148,13 +148,13 @@ func (s *search) reports(node *corev1.Node, change func(*v1alpha1.AllNodesRespon
 	s.Apply(object)
 }
 
-// acknowledges has the agent of a node respond to the generation of now and some more.
+// acknowledges makes the agent of a node respond to the present generation plus an offset.
 func (s *search) acknowledges(node *corev1.Node, more int64) {
 	s.Helper()
 	s.reports(node, func(r *v1alpha1.AllNodesResponse) { r.Generation = s.queries().Generation + more })
 }
 
-// look is a look past the caches, as for an orphan that they show to be ready.
+// look makes the live reads, as for an orphan that is complete by the caches.
 func (s *search) look() (released int) {
 	s.Helper()
 	s.reads = nil
@@ -165,10 +165,10 @@ func (s *search) look() (released int) {
 	return len(s.Pool.Released)
 }
 
-func TestI6ALookReadsQueriesThenResponsesThenNodesThenRecordsThenPools(t *testing.T) {
+func TestI6LiveReadsAreOfQueriesThenResponsesThenNodesThenRecordsThenPools(t *testing.T) {
 	node := onepod.Node("node", "node-1", "m1")
 	s := newSearch(t, node)
-	s.ask()
+	s.queryAll()
 	s.acknowledges(node, 0)
 	if s.look() != 1 {
 		t.Fatal("not released")
@@ -183,7 +183,7 @@ func TestI6ResponsesAndNodesAreReadPastTheCache(t *testing.T) {
 	t.Run("a response that only the cache has", func(t *testing.T) {
 		node := onepod.Node("node", "node-1", "m1")
 		s := newSearch(t, node)
-		s.ask()
+		s.queryAll()
 		s.acknowledges(node, 0)
 		s.hidden = "*v1alpha1.guardednodelist"
 		if s.look() != 0 {
@@ -193,7 +193,7 @@ func TestI6ResponsesAndNodesAreReadPastTheCache(t *testing.T) {
 	t.Run("a claim that comes with the response", func(t *testing.T) {
 		node := onepod.Node("node", "node-1", "m1")
 		s := newSearch(t, node)
-		s.ask()
+		s.queryAll()
 		s.acknowledges(node, 0)
 		s.before = func(what string) {
 			if what == "*v1alpha1.guardednodelist" {
@@ -207,7 +207,7 @@ func TestI6ResponsesAndNodesAreReadPastTheCache(t *testing.T) {
 	t.Run("a Node that no cache has", func(t *testing.T) {
 		node, unseen := onepod.Node("node", "node-1", "m1"), onepod.Node("unseen", "node-2", "m2")
 		s := newSearch(t, node)
-		s.ask()
+		s.queryAll()
 		s.acknowledges(node, 0)
 		s.before = func(what string) {
 			if what == "*v1alpha1.guardednodelist" {
@@ -220,11 +220,11 @@ func TestI6ResponsesAndNodesAreReadPastTheCache(t *testing.T) {
 	})
 }
 
-func TestI5OnlyResponsesToTheQueryThatStandsCount(t *testing.T) {
+func TestI5OnlyResponsesToTheStandingQueryCount(t *testing.T) {
 	node := onepod.Node("node", "node-1", "m1")
 	t.Run("a generation before it", func(t *testing.T) {
 		s := newSearch(t, node)
-		s.ask()
+		s.queryAll()
 		s.acknowledges(node, -1)
 		if s.look() != 0 {
 			t.Error("released")
@@ -232,7 +232,7 @@ func TestI5OnlyResponsesToTheQueryThatStandsCount(t *testing.T) {
 	})
 	t.Run("to a query that was withdrawn and made again", func(t *testing.T) {
 		s := newSearch(t, node)
-		s.ask()
+		s.queryAll()
 		s.acknowledges(node, 0)
 		all := s.queries()
 		all.Generation, all.Spec.Queries[0].Epoch = 3, 3
@@ -243,9 +243,9 @@ func TestI5OnlyResponsesToTheQueryThatStandsCount(t *testing.T) {
 			t.Error("released")
 		}
 	})
-	t.Run("to an object that was made anew", func(t *testing.T) {
+	t.Run("to an object that was created again", func(t *testing.T) {
 		s := newSearch(t, node)
-		s.ask()
+		s.queryAll()
 		s.acknowledges(node, 0)
 		s.reports(node, func(r *v1alpha1.AllNodesResponse) { r.UID = "before" })
 		if s.look() != 0 {
@@ -254,7 +254,7 @@ func TestI5OnlyResponsesToTheQueryThatStandsCount(t *testing.T) {
 	})
 	t.Run("in another boot", func(t *testing.T) {
 		s := newSearch(t, node)
-		s.ask()
+		s.queryAll()
 		s.acknowledges(node, 0)
 		s.reports(node, func(r *v1alpha1.AllNodesResponse) { r.BootID = "before" })
 		if s.look() != 0 {
@@ -263,20 +263,20 @@ func TestI5OnlyResponsesToTheQueryThatStandsCount(t *testing.T) {
 	})
 	t.Run("to a query that another process made", func(t *testing.T) {
 		s := newSearch(t, node)
-		s.ask()
+		s.queryAll()
 		s.acknowledges(node, 0)
 		s.r.reclaimer = newReclaimer(s.r)
 		if s.look() != 1 {
-			t.Error("a query outlives the process that made it, and is not made again")
+			t.Error("a query of an earlier process is not made again")
 		}
 	})
 }
 
-// TestAQueryIsWithdrawnOnceNoRecordNeedsIt, and what waits for room gets its place.
+// TestAQueryIsWithdrawnOnceNoRecordNeedsIt: the next orphan takes its place.
 func TestAQueryIsWithdrawnOnceNoRecordNeedsIt(t *testing.T) {
 	s := newSearch(t, onepod.Node("node", "node-1", "m1"))
-	s.r.options.MaxAsked = 1
-	s.ask()
+	s.r.options.MaxQueries = 1
+	s.queryAll()
 	next := s.record()
 	next.Name = v1alpha1.OrphanPrefix + "next"
 	s.Apply(next)
@@ -292,13 +292,13 @@ func TestAQueryIsWithdrawnOnceNoRecordNeedsIt(t *testing.T) {
 		return ids
 	}
 	if diff := cmp.Diff([]string{string(lost) + " 1"}, rounds()); diff != "" {
-		t.Errorf("without room (-want +got)\n%s", diff)
+		t.Errorf("at the limit (-want +got)\n%s", diff)
 	}
 	if err := s.Truth.Delete(t.Context(), s.record()); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"next 2"}, rounds()); diff != "" {
-		t.Errorf("once the first record is gone (-want +got)\n%s", diff)
+		t.Errorf("once the first record is deleted (-want +got)\n%s", diff)
 	}
 }
 
@@ -315,7 +315,7 @@ func TestI1APodThatShowsTheAddressHoldsIt(t *testing.T) {
 	}()} {
 		t.Run(name, func(t *testing.T) {
 			s := newSearch(t, node)
-			s.ask()
+			s.queryAll()
 			s.acknowledges(node, 0)
 			s.before = func(what string) {
 				if what == "nodelist" {
@@ -329,8 +329,8 @@ func TestI1APodThatShowsTheAddressHoldsIt(t *testing.T) {
 	}
 }
 
-// TestAPodThatCameAfterTheTombstoneDoesNotHoldIt: it cannot be given the entry of its name, and may wait for an address of a pool that such entries fill.
-func TestAPodThatCameAfterTheTombstoneDoesNotHoldIt(t *testing.T) {
+// TestAPodThatWasCreatedAfterTheTombstoneDoesNotHoldIt: it cannot be given the entry, and may wait for an address of a pool full of such entries.
+func TestAPodThatWasCreatedAfterTheTombstoneDoesNotHoldIt(t *testing.T) {
 	node, pod := onepod.Node("node", "node-1", "m1"), onepod.PodOf("first", "")
 	pod.Annotations, pod.Finalizers = nil, nil
 	next := pod.DeepCopy()
@@ -351,8 +351,8 @@ func TestAPodThatCameAfterTheTombstoneDoesNotHoldIt(t *testing.T) {
 		record   *v1alpha1.IPAllocation
 		released int
 	}{
-		"it was there before":                                      {tombstone, pod, pod, nil, 0},
-		"it came later":                                            {tombstone, pod, next, nil, 1},
+		"it existed before":                                        {tombstone, pod, pod, nil, 0},
+		"it was created later":                                     {tombstone, pod, next, nil, 1},
 		"the entry has the pod's name":                             {"", pod, next, nil, 0},
 		"it has another address for that network":                  {tombstone, pod, pod, of(pod, itself), 1},
 		"it has another address, and shows this one":               {tombstone, shows, shows, of(shows, itself), 1},
@@ -364,10 +364,10 @@ func TestAPodThatCameAfterTheTombstoneDoesNotHoldIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSearch(t, node, tc.first)
 			s.Pool.Entries[0].Releasing, s.Pool.Entries[0].Interface = tc.releasing, "net1"
-			s.ask()
+			s.queryAll()
 			s.acknowledges(node, 0)
 			if s.look() != 0 {
-				t.Fatal("released at the first look")
+				t.Fatal("released at the first pass")
 			}
 			if tc.record != nil {
 				s.Apply(tc.record)
@@ -385,16 +385,16 @@ func TestAPodThatCameAfterTheTombstoneDoesNotHoldIt(t *testing.T) {
 	}
 }
 
-// TestAnAddressOfNoInterfaceStandsInThePlaceOfNone: where entries name no interface (whereabouts up to 0.7), the pod's other address may be another
-// interface's.
-func TestAnAddressOfNoInterfaceStandsInThePlaceOfNone(t *testing.T) {
+// TestAnAddressWithoutAnInterfaceReplacesNone: entries of whereabouts up to 0.7 name no interface, so the pod's other address may be of another
+// interface.
+func TestAnAddressWithoutAnInterfaceReplacesNone(t *testing.T) {
 	node, pod := onepod.Node("node", "node-1", "m1"), onepod.PodOf("first", "")
 	pod.Annotations, pod.Finalizers = nil, nil
 	s := newSearch(t, node, pod)
 	s.Pool.Entries[0].Releasing, s.Pool.Entries[0].Interface = v1alpha1.OrphanPrefix+string(lost), ""
 	record := onepod.RecordOfOld(nil)
 	record.Name, record.Spec.Addresses[0].IP, record.Spec.Addresses[0].Interface = string(pod.UID), "10.0.0.9", ""
-	s.ask()
+	s.queryAll()
 	s.acknowledges(node, 0)
 	s.Apply(record)
 	for range 2 {
@@ -404,11 +404,11 @@ func TestAnAddressOfNoInterfaceStandsInThePlaceOfNone(t *testing.T) {
 	}
 }
 
-// TestI1NothingIsReleasedWhileTheNodesAreNotConfirmed: the look is made again, with the responses of the first one.
+// TestI1NothingIsReleasedWhileTheNodesAreNotConfirmed: the Nodes are read again, the responses are kept.
 func TestI1NothingIsReleasedWhileTheNodesAreNotConfirmed(t *testing.T) {
 	node := onepod.Node("node", "node-1", "m1")
 	s := newSearch(t, node)
-	s.ask()
+	s.queryAll()
 	s.acknowledges(node, 0)
 	s.machines.unconfirmed = true
 	const early, again, late = sandboxID("was complete before"), sandboxID("became complete again"), sandboxID("became complete later")
@@ -425,7 +425,7 @@ func TestI1NothingIsReleasedWhileTheNodesAreNotConfirmed(t *testing.T) {
 	s.r.reclaimer.ready(late, again)
 	next, err := s.r.reclaimer.round(t.Context())
 	if err != nil || len(s.Pool.Released) != 1 || slices.Contains(s.reads, "*v1alpha1.guardednodelist") {
-		t.Errorf("%d addresses are released after reads %v, and the next look is in %s (%v)", len(s.Pool.Released), s.reads, next, err)
+		t.Errorf("%d addresses are released after reads %v, and the next round is in %s (%v)", len(s.Pool.Released), s.reads, next, err)
 	}
 	var looked []sandboxID
 	for looksAt.Len() > 0 {
@@ -434,12 +434,12 @@ func TestI1NothingIsReleasedWhileTheNodesAreNotConfirmed(t *testing.T) {
 	}
 	slices.Sort(looked)
 	if diff := cmp.Diff([]sandboxID{lost, again, late}, looked); diff != "" {
-		t.Errorf("what was released and what became complete after the responses were read is looked at again (-want +got)\n%s", diff)
+		t.Errorf("orphans that were released, or became complete after the responses were read, are queued again (-want +got)\n%s", diff)
 	}
 }
 
-// TestADelayThatIsOverByCachesIsLookedAtEachMinute: live reads may not confirm it, and no event tells when they would.
-func TestADelayThatIsOverByCachesIsLookedAtEachMinute(t *testing.T) {
+// TestADelayThatIsOverByCachesIsReadLiveEachMinute: live reads may not confirm it, and no event shows when they would.
+func TestADelayThatIsOverByCachesIsReadLiveEachMinute(t *testing.T) {
 	s := newSearch(t)
 	gone := func(ago time.Duration) orphan.Node {
 		return orphan.Node{Live: release.Absent[release.Node](), GoneSince: release.Known(s.Clock.Now().Add(-ago))}
@@ -459,11 +459,11 @@ func TestADelayThatIsOverByCachesIsLookedAtEachMinute(t *testing.T) {
 	}
 }
 
-// TestR3AQuestionCountsFromWhenNodesAreObserved: a Node may have come and gone before.
-func TestR3AQuestionCountsFromWhenNodesAreObserved(t *testing.T) {
+// TestR3AQueryCountsFromWhenNodesAreObserved: a Node may have been created and deleted before.
+func TestR3AQueryCountsFromWhenNodesAreObserved(t *testing.T) {
 	node := onepod.Node("node", "node-1", "m1")
 	s := newSearch(t, node)
-	s.ask()
+	s.queryAll()
 	s.acknowledges(node, 0)
 	s.machines.acquired = s.Clock.Now().Add(-time.Second)
 	if s.look() != 0 {
@@ -478,24 +478,24 @@ func TestR3AQuestionCountsFromWhenNodesAreObserved(t *testing.T) {
 func TestAMachineWithoutANodeIsGoneAfterTheDelay(t *testing.T) {
 	node, gone := onepod.Node("node", "node-1", "m1"), onepod.Node("gone", "node-2", "m2")
 	s := newSearch(t, node, gone)
-	s.ask()
+	s.queryAll()
 	s.acknowledges(node, 0)
 	if s.look() != 0 {
-		t.Fatal("released before every node was silent")
+		t.Fatal("released before the absence on every node was proven")
 	}
 	if got := gauge(t, "holdfast_orphan_nodes_missing"); got != 1 {
-		t.Errorf("%v nodes are said to be missing, expected 1", got)
+		t.Errorf("%v nodes are reported as missing, expected 1", got)
 	}
 	if err := s.Truth.Delete(t.Context(), gone); err != nil {
 		t.Fatal(err)
 	}
 	for passed := time.Duration(0); passed < onepod.NodeGoneDelay; passed += nodelife.LookInterval {
 		if s.look() != 0 {
-			t.Fatalf("released %s after the Node object went", passed)
+			t.Fatalf("released %s after the Node object was deleted", passed)
 		}
 		s.Clock.SetTime(s.Clock.Now().Add(nodelife.LookInterval))
 	}
-	s.Clock.SetTime(s.Clock.Now().Add(time.Second)) // what is persisted is rounded up
+	s.Clock.SetTime(s.Clock.Now().Add(time.Second)) // persisted times are rounded up
 	if s.look() != 1 {
 		t.Error("still held")
 	}
@@ -504,7 +504,7 @@ func TestAMachineWithoutANodeIsGoneAfterTheDelay(t *testing.T) {
 func TestASignOfLifeOfAMachineWithoutANodeStartsTheDelayAgain(t *testing.T) {
 	node, gone := onepod.Node("node", "node-1", "m1"), onepod.Node("gone", "node-2", "m2")
 	s := newSearch(t, node, gone)
-	s.ask()
+	s.queryAll()
 	s.acknowledges(node, 0)
 	s.look()
 	if err := s.Truth.Delete(t.Context(), gone); err != nil {

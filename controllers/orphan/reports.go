@@ -17,36 +17,36 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// reports are what all nodes were queried about, and what they have reported: by caches, or past them.
+// reports are the queries to all nodes and the responses to them, from caches or from live reads.
 type reports struct {
-	// queries are those that stand.
-	queries map[sandboxID]orphan.Asked
-	// claims are what agents claim, and acknowledged up to which query they have responded.
+	// queries are the standing ones.
+	queries map[sandboxID]orphan.Query
+	// claims are the claims of agents, and acknowledged up to which query they have responded.
 	claims       map[sandboxID][]nodeClaim
 	acknowledged map[types.UID]orphan.Acknowledgement
-	// nodes are the Nodes and machines of which a report has to count.
+	// nodes are the Nodes and machines that have to be known not to have a sandbox.
 	nodes release.Fact[[]orphan.Node]
 	// at is when the responses had been read.
 	at time.Time
 }
 
-// nodeClaim is what the agent of one Node claims.
+// nodeClaim is a claim by the agent of one Node.
 type nodeClaim struct {
 	nodeUID types.UID
 	v1alpha1.SandboxClaim
 }
 
-// newReports are reports without any Nodes yet.
+// newReports are reports without Nodes.
 func newReports(all *v1alpha1.AllNodesQuery, at time.Time) *reports {
-	r := &reports{queries: make(map[sandboxID]orphan.Asked, len(all.Spec.Queries)), claims: map[sandboxID][]nodeClaim{},
-		acknowledged: map[types.UID]orphan.Acknowledgement{}, nodes: release.Unknown[[]orphan.Node]("no Node was looked for yet"), at: at}
+	r := &reports{queries: make(map[sandboxID]orphan.Query, len(all.Spec.Queries)), claims: map[sandboxID][]nodeClaim{},
+		acknowledged: map[types.UID]orphan.Acknowledgement{}, nodes: release.Unknown[[]orphan.Node]("the Nodes were not read yet"), at: at}
 	for _, q := range all.Spec.Queries {
-		r.queries[sandboxID(q.SandboxID)] = orphan.Asked{UID: all.UID, Epoch: q.Epoch, Since: q.Time.Time}
+		r.queries[sandboxID(q.SandboxID)] = orphan.Query{UID: all.UID, Epoch: q.Epoch, Since: q.Time.Time}
 	}
 	return r
 }
 
-// add takes in what the agents have written into some GuardedNodes.
+// add adds the responses in some GuardedNodes.
 func (r *reports) add(objects []v1alpha1.GuardedNode) {
 	for i := range objects {
 		response, uid := objects[i].Status.AllNodes, types.UID(objects[i].Name)
@@ -60,20 +60,21 @@ func (r *reports) add(objects []v1alpha1.GuardedNode) {
 	}
 }
 
-// observedSince counts the queries from the start of the present observation of Nodes, since a Node may have come and gone before; a zero time is none (R3).
+// observedSince has the queries count from the start of the present observation of Nodes, because a Node may have been created and deleted before;
+// a zero time means that Nodes are not observed (R3).
 func (r *reports) observedSince(acquired, now time.Time) {
 	if acquired.IsZero() {
 		acquired = now
 	}
-	for id, asked := range r.queries {
-		if acquired.After(asked.Since) {
-			asked.Since = acquired
-			r.queries[id] = asked
+	for id, query := range r.queries {
+		if acquired.After(query.Since) {
+			query.Since = acquired
+			r.queries[id] = query
 		}
 	}
 }
 
-// readReports reads past the caches the queries and then the responses to them. The Nodes are to be read after it (R11).
+// readReports reads live the queries and then the responses. The Nodes have to be read after them (R11).
 func (k *reclaimer) readReports(ctx context.Context) (*reports, error) {
 	all, err := readQueries(ctx, k.orphans.live)
 	if err != nil {
@@ -82,7 +83,7 @@ func (k *reclaimer) readReports(ctx context.Context) (*reports, error) {
 	read := newReports(all, time.Time{})
 	for page, err := range pages.Of[v1alpha1.GuardedNodeList](ctx, k.orphans.live) {
 		if err != nil {
-			return nil, fmt.Errorf("listing what the agents report in GuardedNodes: %w", err)
+			return nil, fmt.Errorf("listing the responses in GuardedNodes: %w", err)
 		}
 		read.add(page.Items)
 	}
@@ -90,7 +91,7 @@ func (k *reclaimer) readReports(ctx context.Context) (*reports, error) {
 	return read, nil
 }
 
-// cachedReports are those of the caches, without Nodes.
+// cachedReports are those in the caches, without Nodes.
 func (k *reclaimer) cachedReports(ctx context.Context) (*reports, error) {
 	all, err := readQueries(ctx, k.orphans.client)
 	if err != nil {
@@ -98,14 +99,14 @@ func (k *reclaimer) cachedReports(ctx context.Context) (*reports, error) {
 	}
 	var objects v1alpha1.GuardedNodeList
 	if err := k.orphans.client.List(ctx, &objects, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("reading what the agents report from the cache: %w", err)
+		return nil, fmt.Errorf("reading the responses in GuardedNodes from the cache: %w", err)
 	}
 	cached := newReports(all, k.orphans.clock.Now())
 	cached.add(objects.Items)
 	return cached, nil
 }
 
-// last are the reports of the caches as the reclaimer looked into them last.
+// last are the reports that the reclaimer last read from the caches.
 func (k *reclaimer) last() *reports {
 	if r := k.reports.Load(); r != nil {
 		return r
@@ -113,17 +114,17 @@ func (k *reclaimer) last() *reports {
 	return newReports(&v1alpha1.AllNodesQuery{}, time.Time{})
 }
 
-// countMissing sets the gauge of the nodes that the oldest query waits for.
+// countMissing sets the gauge of the nodes for which the oldest query waits.
 func (k *reclaimer) countMissing(of *reports) {
-	var oldest orphan.Asked
-	for _, asked := range of.queries {
-		if oldest.Epoch == 0 || asked.Epoch < oldest.Epoch {
-			oldest = asked
+	var oldest orphan.Query
+	for _, query := range of.queries {
+		if oldest.Epoch == 0 || query.Epoch < oldest.Epoch {
+			oldest = query
 		}
 	}
 	missing, nodes := 0, of.nodes.Get()
 	for i := range nodes {
-		if oldest.Epoch != 0 && !orphan.SilenceOf(&nodes[i], oldest, k.orphans.orphanSettings(), k.orphans.clock.Now()).Counts() {
+		if oldest.Epoch != 0 && !orphan.StateOf(&nodes[i], oldest, k.orphans.orphanSettings(), k.orphans.clock.Now()).ProvesAbsence() {
 			missing++
 		}
 	}

@@ -28,7 +28,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// usedElsewhere fills in, for each view, who may use its addresses though the sandbox is gone. It comes last before a release.
+// usedElsewhere fills in, for each view, which pod or record may use its addresses. It is the last read before a release.
 func (r *Reconciler) usedElsewhere(ctx context.Context, views []*view) error {
 	users, err := r.cachedUsers(ctx, views)
 	if err != nil {
@@ -41,7 +41,7 @@ func (r *Reconciler) usedElsewhere(ctx context.Context, views []*view) error {
 	return nil
 }
 
-// cachedUsers are the guarded pods of which the network-status, in the cache, mentions one of the addresses in question.
+// cachedUsers are the guarded pods whose network-status, in the cache, mentions an address of the views.
 func (r *Reconciler) cachedUsers(ctx context.Context, views []*view) ([]types.NamespacedName, error) {
 	var texts []string
 	for _, v := range views {
@@ -66,9 +66,8 @@ func (r *Reconciler) cachedUsers(ctx context.Context, views []*view) ([]types.Na
 	return users, nil
 }
 
-// shownBy reads the pods that may show an address past the cache: the one of the entry's name, and those of which the cache says so. A
-// pod of the entry's name that shows nothing yet may be given this very address: an IPAM gives the entry of a name to whoever
-// has the name next.
+// shownBy reads the pods that may show an address live: the one of the entry's name, and those that show it in the cache. A pod of the entry's
+// name that shows nothing yet may be given this address: an IPAM gives the entry of a name to the next pod with that name.
 func (r *Reconciler) shownBy(ctx context.Context, v *view, users []types.NamespacedName) release.Fact[string] {
 	for i := range v.entries {
 		e := &v.entries[i]
@@ -87,7 +86,7 @@ func (r *Reconciler) shownBy(ctx context.Context, v *view, users []types.Namespa
 	return release.Absent[string]()
 }
 
-// podName is the pod that an entry names, or named before its release was begun.
+// podName is the pod that an entry names, or named before its release began.
 func (v *view) podName(e *ipam.Entry) types.NamespacedName {
 	if e.Owner != nil {
 		return types.NamespacedName(*e.Owner)
@@ -118,12 +117,12 @@ func (r *Reconciler) shownByNamed(ctx context.Context, name types.NamespacedName
 	case has:
 		return release.Absent[string]()
 	case shows:
-		return release.Known(describe(pod)) // one that inherits the entry needs no more than to show it
+		return release.Known(describe(pod))
 	}
 	return release.Unknown[string](fmt.Sprintf("pod %s (uid %s) shows no address yet, and may be given this one; if it cannot start, delete it", name, pod.UID))
 }
 
-// mayInherit says whether the pod of the entry's name, which was read after it, may have been given the entry; pod is nil where there is none.
+// mayInherit says whether the pod of the entry's name, read after the entry, may have been given it; pod is nil if there is none.
 func (r *Reconciler) mayInherit(pod *corev1.Pod, e *ipam.Entry) bool {
 	if e.Releasing == "" {
 		r.heirs.forget(sandboxID(e.SandboxID))
@@ -132,7 +131,7 @@ func (r *Reconciler) mayInherit(pod *corev1.Pod, e *ipam.Entry) bool {
 	return r.heirs.isFirst(e.Key, pod)
 }
 
-// hasOwn says whether the pod's record has an address of its own in place of one with a tombstone: an IPAM gives one for each interface.
+// hasOwn says whether the pod's record has another address for the interface of an entry with a tombstone: an IPAM gives one for each interface.
 func (r *Reconciler) hasOwn(ctx context.Context, pod *corev1.Pod, e *ipam.Entry) (bool, error) {
 	if e.Releasing == "" || e.Interface == "" {
 		return false, nil
@@ -148,7 +147,7 @@ func (r *Reconciler) hasOwn(ctx context.Context, pod *corev1.Pod, e *ipam.Entry)
 	}), nil
 }
 
-// showsLive says whether a pod of another name shows the address, where that counts.
+// showsLive says whether a pod of another name shows the address, and that counts.
 func (r *Reconciler) showsLive(ctx context.Context, name types.NamespacedName, e *ipam.Entry) release.Fact[string] {
 	pod, err := r.podLive(ctx, name)
 	switch {
@@ -181,15 +180,15 @@ func describe(pod *corev1.Pod) string {
 	return fmt.Sprintf("%s/%s (uid %s)", pod.Namespace, pod.Name, pod.UID)
 }
 
-// heirs are the pods that may have been given an address with a tombstone: an IPAM gives the entry of a name to a pod of that name, and the tombstone has
-// another one. A pod that was made after a tombstone was read live cannot inherit it (docs/decisions/0289).
+// heirs are the pods that may have been given an address with a tombstone. An IPAM gives an entry to a pod of its name, which a tombstone replaces:
+// a pod that was created after a tombstone was read live cannot inherit the entry (docs/decisions/0289).
 type heirs struct {
 	mu sync.Mutex
 	// first is the UID of the pod that had the name when the tombstone was first read; empty if none had.
 	first map[ipam.Key]types.UID
 }
 
-// isFirst says whether the pod, which was read after the tombstone, may have been there before it. pod is nil where there is none.
+// isFirst says whether the pod, read after the tombstone, may have existed before it. pod is nil if there is none.
 func (h *heirs) isFirst(tombstone ipam.Key, pod *corev1.Pod) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -207,15 +206,15 @@ func (h *heirs) isFirst(tombstone ipam.Key, pod *corev1.Pod) bool {
 	return true
 }
 
-// forget drops what is known of the entries of a sandbox.
+// forget drops the heirs of the entries of a sandbox.
 func (h *heirs) forget(id sandboxID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	maps.DeleteFunc(h.first, func(tombstone ipam.Key, _ types.UID) bool { return tombstone.SandboxID == string(id) })
 }
 
-// claims says whether the network-status of a pod of another name counts for the address: its owner can write any. Where the backend cannot
-// tell what a network gives, it does.
+// claims says whether the network-status of a pod of another name counts for the address, since its owner can write any. It counts if the backend
+// cannot list the addresses of a network.
 func (r *Reconciler) claims(ctx context.Context, pod *corev1.Pod, e *ipam.Entry) (bool, error) {
 	for _, backend := range r.options.Backends {
 		if auditable, is := backend.(ipam.Auditable); is && backend.Name() == e.Backend {
@@ -225,15 +224,15 @@ func (r *Reconciler) claims(ctx context.Context, pod *corev1.Pod, e *ipam.Entry)
 	return true, nil
 }
 
-// isOver says whether a pod's kubelet reported its termination releaseDelay ago: a completed pod that is kept shows its addresses for as
-// long as it is kept, and uses none. A rejected pod may run: nothing of it was stopped.
+// isOver says whether the kubelet reported termination of the pod releaseDelay ago: a completed pod keeps showing its addresses and uses none. A
+// rejected pod may run, because the kubelet stopped nothing.
 func (r *Reconciler) isOver(pod *corev1.Pod) bool {
 	ending := release.PodEnding(pod)
 	terminated := ending == release.EndingCompleted || ending == release.EndingFinished
 	return terminated && !r.clock.Now().Before(release.EndWritten(pod).Add(r.options.Settings.ReleaseDelay))
 }
 
-// rivalOf looks for records that hold an address for another sandbox, in a cache that is as new as the orphan's own record.
+// rivalOf looks for records that hold an address for another sandbox, in a cache that is at least as new as the orphan's record.
 func (r *Reconciler) rivalOf(ctx context.Context, v *view) release.Fact[string] {
 	if v.record == nil {
 		return release.Absent[string]()
@@ -243,7 +242,7 @@ func (r *Reconciler) rivalOf(ctx context.Context, v *view) release.Fact[string] 
 		return release.Unknown[string](fmt.Sprintf("the cache of records does not have this one: %v", err))
 	}
 	if order, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, v.record.ResourceVersion); err != nil || order < 0 {
-		return release.Unknown[string]("the cache of records is behind")
+		return release.Unknown[string]("the cache of records is late")
 	}
 	for i := range v.entries {
 		e := &v.entries[i]
@@ -258,8 +257,8 @@ func (r *Reconciler) rivalOf(ctx context.Context, v *view) release.Fact[string] 
 	return release.Absent[string]()
 }
 
-// ownerOf is the UID of the record that the entry's tombstone names, or of the pod with the entry's name, if it can be shown to own the entry by
-// the rule of the pod controller.
+// ownerOf is the UID of the record in the entry's tombstone, or of the pod with the entry's name if it owns the entry by the rule of the pod
+// controller.
 func (r *Reconciler) ownerOf(ctx context.Context, entry *ipam.Entry) (types.UID, bool) {
 	if entry.Releasing != "" {
 		return types.UID(entry.Releasing), true
@@ -276,8 +275,8 @@ func (r *Reconciler) ownerOf(ctx context.Context, entry *ipam.Entry) (types.UID,
 	return pod.UID, owns
 }
 
-// ownedLive: that the cache has no pod of the name says nothing. A live pod that is exempt from the guard, or that shows the
-// address, has no need of a record.
+// ownedLive says whether a live pod of the name owns an entry, because it is exempt from the guard or shows the address. Then no record is
+// needed. A pod may be missing in the cache.
 func (r *Reconciler) ownedLive(ctx context.Context, entries []ipam.Entry) (bool, error) {
 	for i := range entries {
 		if entries[i].Owner == nil {

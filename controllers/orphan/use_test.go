@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
-// auditableOne is onePool with what bounds the claims of annotations.
+// auditableOne is onePool with the addresses that a network can give.
 type auditableOne struct {
 	*onepod.Pool
 	bounds
@@ -29,7 +29,7 @@ type bounds struct{ *whereabouts.Backend }
 
 func (bounds) Covers(netip.Addr) bool { return true }
 
-// showing is a protected pod that requests the network "ns/wb" and shows these addresses of it.
+// showing is a protected pod that requests the network "ns/wb" and shows the addresses.
 func showing(ips ...string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "db", UID: "db-uid", Finalizers: []string{v1alpha1.Finalizer},
@@ -53,19 +53,19 @@ func TestI11AnAnnotationHoldsAnOrphansAddressOnlyAsAClaimThatCounts(t *testing.T
 		objects []client.Object
 		held    bool
 	}{
-		"an address that its network can have given it": {change: func(*corev1.Pod) {}, objects: []client.Object{network}, held: true},
-		"one that its record has":                       {change: func(p *corev1.Pod) { delete(p.Annotations, nadv1.NetworkAttachmentAnnot) }, objects: []client.Object{recorded}, held: true},
-		"a network that it does not request":            {change: func(p *corev1.Pod) { delete(p.Annotations, nadv1.NetworkAttachmentAnnot) }, objects: []client.Object{network}},
-		"a network that does not exist":                 {change: func(*corev1.Pod) {}},
-		"more addresses than it can have":               {change: func(p *corev1.Pod) { *p = *showing("10.0.0.4", "10.0.0.5", "10.0.0.6") }, objects: []client.Object{network}},
-		"a pod that is not protected":                   {change: func(p *corev1.Pod) { p.Finalizers = nil }, objects: []client.Object{network}},
+		"an address that its network can give": {change: func(*corev1.Pod) {}, objects: []client.Object{network}, held: true},
+		"one that its record has":              {change: func(p *corev1.Pod) { delete(p.Annotations, nadv1.NetworkAttachmentAnnot) }, objects: []client.Object{recorded}, held: true},
+		"a network that it does not request":   {change: func(p *corev1.Pod) { delete(p.Annotations, nadv1.NetworkAttachmentAnnot) }, objects: []client.Object{network}},
+		"a network that does not exist":        {change: func(*corev1.Pod) {}},
+		"more addresses than it can have":      {change: func(p *corev1.Pod) { *p = *showing("10.0.0.4", "10.0.0.5", "10.0.0.6") }, objects: []client.Object{network}},
+		"a pod that is not protected":          {change: func(p *corev1.Pod) { p.Finalizers = nil }, objects: []client.Object{network}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := showing("10.0.0.5")
 			tc.change(pod)
 			s := newSearch(t, append(tc.objects, node, pod)...)
 			s.r.options.Backends = []ipam.Backend{auditableOne{s.Pool, bounds{whereabouts.New(whereabouts.Options{})}}}
-			s.ask()
+			s.queryAll()
 			s.acknowledges(node, 0)
 			if released := s.look() != 0; released == tc.held {
 				t.Errorf("released %t, want the address held: %t", released, tc.held)
@@ -74,7 +74,7 @@ func TestI11AnAnnotationHoldsAnOrphansAddressOnlyAsAClaimThatCounts(t *testing.T
 	}
 }
 
-// TestAnOrphanThatIsGoneYieldsTheAddressesThatOthersHave: the pod of its name, which may have its other address, may wait for this record.
+// TestAnOrphanThatIsGoneYieldsTheAddressesThatOthersHave: a pod that may be given its other address may wait for this record.
 func TestAnOrphanThatIsGoneYieldsTheAddressesThatOthersHave(t *testing.T) {
 	node := onepod.Node("node", "node-1", "m1")
 	starting := onepod.PodOf("new", "10.0.0.6")
@@ -90,7 +90,7 @@ func TestAnOrphanThatIsGoneYieldsTheAddressesThatOthersHave(t *testing.T) {
 	entry := s.Pool.Entries[0]
 	entry.IP, entry.SandboxID = netip.MustParseAddr("10.0.0.6"), "new-sandbox"
 	s.Pool.Entries = append(s.Pool.Entries, entry)
-	s.ask()
+	s.queryAll()
 	s.look()
 	if got := s.record().Spec.Addresses; len(got) != 2 {
 		t.Fatalf("before any node has responded, the record has %d addresses, want 2", len(got))
@@ -100,6 +100,6 @@ func TestAnOrphanThatIsGoneYieldsTheAddressesThatOthersHave(t *testing.T) {
 		t.Fatalf("%d addresses were released, while the pod of the name may be given one", released)
 	}
 	if got := s.record().Spec.Addresses; len(got) != 1 || got[0].IP != "10.0.0.5" {
-		t.Errorf("the record of a sandbox that is gone has %v, want the address alone that no other sandbox has", got)
+		t.Errorf("the record of a sandbox that is gone has %v, want only the address that no other sandbox has", got)
 	}
 }

@@ -25,10 +25,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
-// release gives the entries of the decided sandboxes back to their pools. The view is live; each entry is compared once more
-// by the backend, in every field. The caller observes again afterwards, unless nothing but taken-over addresses was left: those
-// need no release, and the pod is let go with its record at once.
-func (r *Reconciler) release(ctx context.Context, v *view, d release.Decision) (settled bool, err error) {
+// release removes the entries of the decided sandboxes from their pools. The view is live, and the backend compares every field of an entry again.
+// The caller then observes again, unless only taken-over addresses were left: those need no release, and the pod is unprotected at once.
+func (r *Reconciler) release(ctx context.Context, v *view, d release.Decision) (done bool, err error) {
 	metrics.Decisions.WithLabelValues(string(d.Action), string(d.Reason)).Inc()
 	sandboxes := sets.New(d.Sandboxes...)
 	var failures []error
@@ -50,22 +49,22 @@ func (r *Reconciler) release(ctx context.Context, v *view, d release.Decision) (
 		}
 	}
 	if len(released) > 0 {
-		// One event for all: those of one reason about one pod are a series, which keeps the first one's words.
+		// One event for all: events with one reason about one pod are a series, which keeps the first note.
 		r.event(v, d, d.Reason, "released "+strings.Join(released, ", ")+": "+d.Message)
 	}
-	if err := r.tellFailed(ctx, v, d, errors.Join(failures...)); err != nil {
+	if err := r.explainFailure(ctx, v, d, errors.Join(failures...)); err != nil {
 		return false, err
 	}
 	rest := func(held facts.Held) bool { return !held.Superseded || !sandboxes.Has(held.SandboxID) }
-	if v.atItsEnd() && len(v.unowned) == 0 && !slices.ContainsFunc(v.held, rest) {
+	if v.hasEnded() && len(v.unowned) == 0 && !slices.ContainsFunc(v.held, rest) {
 		return true, r.unprotect(ctx, v, d)
 	}
 	return false, r.dropProven(ctx, v, sandboxes, gone)
 }
 
-// disown makes the entries of the decided sandboxes an orphan's. The orphan's record comes first, since it keeps the podref that finds the
-// reservation. Then a tombstone keeps the entries from the next pod with the same name, and the pod's record loses them last: a failed write leaves
-// the sandbox in the record of the pod, or its entries under the name of the pod.
+// disown moves the entries of the decided sandboxes to an orphan. The orphan's record is written first, since it keeps the podref by which the
+// reservation is found. Then a tombstone keeps the entries from the next pod with the same name, and the pod's record loses them last: after a
+// failed write the sandbox is still in the record of the pod, or its entries have the name of the pod.
 func (r *Reconciler) disown(ctx context.Context, v *view, d release.Decision) error {
 	metrics.Decisions.WithLabelValues(string(d.Action), string(d.Reason)).Inc()
 	for _, orphan := range v.orphansOf(d, metav1.NewTime(r.clock.Now())) {
@@ -93,7 +92,7 @@ func (r *Reconciler) disown(ctx context.Context, v *view, d release.Decision) er
 	return nil
 }
 
-// orphansOf are the orphans' records of the decided sandboxes, with the podref from before.
+// orphansOf are the orphans' records of the decided sandboxes, with the former podref.
 func (v *view) orphansOf(d release.Decision, now metav1.Time) []*v1alpha1.IPAllocation {
 	var orphans []*v1alpha1.IPAllocation
 	for _, id := range d.Sandboxes {
@@ -116,8 +115,8 @@ func (v *view) orphansOf(d release.Decision, now metav1.Time) []*v1alpha1.IPAllo
 	return orphans
 }
 
-// recordOrphan writes the record of a disowned sandbox. One that exists keeps what it has, and is written too: a decision to delete it, because the
-// pod's record has the sandbox, must not outlast that.
+// recordOrphan writes the record of a disowned sandbox. An existing one is kept and written too, so that a concurrent decision to delete it, because
+// the pod's record has the sandbox, fails with a conflict.
 func (r *Reconciler) recordOrphan(ctx context.Context, orphan *v1alpha1.IPAllocation) error {
 	var exists v1alpha1.IPAllocation
 	switch err := r.live.Get(ctx, client.ObjectKeyFromObject(orphan), &exists); {
@@ -139,8 +138,8 @@ func (r *Reconciler) recordOrphan(ctx context.Context, orphan *v1alpha1.IPAlloca
 	return records.Put(ctx, r.client, &exists)
 }
 
-// tellFailed explains a release that failed, and hands the error on. What was only withheld is no failure to tell of.
-func (r *Reconciler) tellFailed(ctx context.Context, v *view, d release.Decision, err error) error {
+// explainFailure explains a failed release, and returns the error. A withheld release is no failure.
+func (r *Reconciler) explainFailure(ctx context.Context, v *view, d release.Decision, err error) error {
 	if shadow.Ignore(err) == nil {
 		return err
 	}
@@ -149,8 +148,8 @@ func (r *Reconciler) tellFailed(ctx context.Context, v *view, d release.Decision
 	return errors.Join(err, r.explainOnPod(ctx, v, d), r.explainOnRecord(ctx, v, d))
 }
 
-// atItsEnd: nothing of the pod can start any more, so that a proof about its last sandbox is one about the pod.
-func (v *view) atItsEnd() bool {
+// hasEnded says whether no sandbox of the pod can start any more, so that a proof about its last sandbox is one about the pod.
+func (v *view) hasEnded() bool {
 	return v.podFact.IsAbsent() || (v.podFact.Get().Deleting && facts.Ending(v.podFact, v.record) == release.EndingFinished)
 }
 
@@ -165,8 +164,8 @@ func (v *view) requests(backend string, sandboxes sets.Set[string]) []ipam.Reque
 	return requests
 }
 
-// disowned are the entries of the decided sandboxes, for the tombstone of the orphan's record. A tombstone of the pod's record is replaced, and an
-// entry that was removed is made again. There is none where another sandbox has the address.
+// disowned are the entries of the decided sandboxes that get the tombstone of the orphan's record. A tombstone of the pod's record is replaced, and a
+// removed entry is created again, unless another sandbox has the address.
 func (v *view) disowned(backend string, d release.Decision) []ipam.Request {
 	var requests []ipam.Request
 	for _, held := range slices.Concat(v.held, v.unowned) {
@@ -182,7 +181,7 @@ func (v *view) disowned(backend string, d release.Decision) []ipam.Request {
 	return requests
 }
 
-// account counts one release. An entry that changed in between is no failure: the next pass sees it.
+// account counts one release. An entry that changed since it was read is no failure: the next pass sees it.
 func (r *Reconciler) account(ctx context.Context, d release.Decision, result ipam.Result) error {
 	switch {
 	case errors.Is(result.Err, ipam.ErrChanged):
@@ -199,8 +198,8 @@ func (r *Reconciler) account(ctx context.Context, d release.Decision, result ipa
 	return nil
 }
 
-// dropProven takes out of the record the addresses whose sandbox is proven gone: those that another UID took over, which nobody can give
-// back and whose new owner is free of the conflict, and of a pod that is gone those that were released, so that no pass tombstones them again.
+// dropProven removes addresses from the record whose sandbox is proven gone: those that another UID took over, which ends the conflict, and those of
+// a deleted pod that were released, so that no pass adds a tombstone again.
 func (r *Reconciler) dropProven(ctx context.Context, v *view, sandboxes sets.Set[string], released []ipam.Key) error {
 	if v.record == nil {
 		return nil

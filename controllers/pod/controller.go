@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pod carries each pod UID from its first address to the removal of the finalizer: read, facts, record, decide, apply, explain.
+// Package pod is the controller of a pod UID from its first address to the removal of the finalizer: read, facts, record, decide, apply, explain.
 package pod
 
 import (
@@ -38,14 +38,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
-// maxPasses bounds observe-decide-act within one Reconcile: cached, live, released and read again, unprotected. What is
-// left after that waits for its turn in the queue.
+// maxPasses bounds the passes within one Reconcile: on caches, live, after a release, unprotect. After that the UID is queued again.
 const maxPasses = 4
 
-// explainAgain is how soon a word that could not be written is tried again while the wait that it is about is short.
+// explainAgain is the retry interval for failed status writes during short waits.
 const explainAgain = time.Second
 
-// Reconciler carries one pod UID from its first address to the removal of the finalizer.
+// Reconciler reconciles one pod UID from its first address to the removal of the finalizer.
 type Reconciler struct {
 	client     client.Client
 	live       client.Reader
@@ -55,9 +54,9 @@ type Reconciler struct {
 	clock      clock.PassiveClock
 	options    Options
 
-	held    *heldPods
-	settled *settledPods
-	behind  poolsBehind
+	held   *heldPods
+	done   *donePods
+	behind poolsBehind
 	// unproven are the pools of pods with sandboxes that are new to their records.
 	unproven poolsBehind
 	feed     queue.Feed[types.UID]
@@ -65,7 +64,7 @@ type Reconciler struct {
 
 // Options configure the Reconciler.
 type Options struct {
-	// What is not explained is as in controllers.Options.
+	// Fields without a comment are as in controllers.Options.
 	Backends        []ipam.Backend
 	Evidence        release.Evidence
 	Settings        release.Settings
@@ -76,22 +75,22 @@ type Options struct {
 	LastRetry       time.Duration
 	SimulatedQueues bool
 	PoliciesSince   func(context.Context) (time.Time, error)
-	// Witness has seen the pods, and Liveness tells which other Nodes resemble theirs.
+	// Witness has seen the pods, and Liveness finds Nodes that resemble theirs.
 	Witness  *witness.Pods
 	Liveness *liveness.Observer
-	// Gone is since when machines are gone; without any, since when no Node has the name.
+	// Gone is since when all of the given machines are gone; without machines, since when no Node has the name.
 	Gone func(ctx context.Context, node string, machines []v1alpha1.NodeIdentity) (nodelife.Absence, error)
-	// Running is called once pods are looked at.
+	// Running is called once pods are reconciled.
 	Running func(context.Context)
 }
 
-// New is a Reconciler that reads a cache and writes by c, and reads past the cache by live.
+// New makes a Reconciler that reads the cache and writes through c, and reads live through live.
 func New(c client.Client, live client.Reader, recorder events.EventRecorder, clk clock.PassiveClock, o Options) *Reconciler {
 	return &Reconciler{client: c, live: live, finalizers: finalizer.Client{Writer: c, Reader: live}, owners: owner.Cache{Reader: c, Witness: o.Witness},
-		recorder: recorder, clock: clk, options: o, held: newHeldPods(), settled: newSettledPods()}
+		recorder: recorder, clock: clk, options: o, held: newHeldPods(), done: newDonePods()}
 }
 
-// Look has pods looked at.
+// Look queues pods.
 func (r *Reconciler) Look(uids ...types.UID) { r.feed.Add(uids...) }
 
 // +kubebuilder:rbac:groups=holdfast.dev,resources=ipallocations,verbs=get;list;watch;create;update;delete
@@ -99,10 +98,10 @@ func (r *Reconciler) Look(uids ...types.UID) { r.feed.Add(uids...) }
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconcile observes the UID, decides by internal/release, and acts. Nothing is ever given up: what fails is tried again
-// with back-off, and what waits is woken by the event that it waits for.
+// Reconcile observes the UID, decides by internal/release, and acts. A failure is retried with back-off without a bound, and a wait ends with its
+// event.
 func (r *Reconciler) Reconcile(ctx context.Context, uid types.UID) (reconcile.Result, error) {
-	if r.settled.has(ctx, r.client, uid) {
+	if r.done.has(ctx, r.client, uid) {
 		return reconcile.Result{}, nil
 	}
 	live := false
@@ -116,9 +115,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, uid types.UID) (reconcile.Re
 	return reconcile.Result{RequeueAfter: time.Second}, nil
 }
 
-// pass is one round of observe, decide and act; again asks for another one, with every fact read live.
+// pass observes, decides and acts once; again requests another pass, with every fact read live.
 func (r *Reconciler) pass(ctx context.Context, uid types.UID, live bool) (again bool, result reconcile.Result, err error) {
-	began := r.clock.Now() // a delay that is over by then was confirmed
+	began := r.clock.Now() // before the reads, which then confirm that a delay is over
 	seen, again, result, err := r.look(ctx, uid, live)
 	if seen == nil || err != nil {
 		return again, result, err
@@ -128,7 +127,7 @@ func (r *Reconciler) pass(ctx context.Context, uid types.UID, live bool) (again 
 	return r.apply(ctx, seen, decision)
 }
 
-// apply carries a decision out: first in the record and in the pod's label, then in the pools.
+// apply carries a decision out: first the record and the pod's label, then the pools.
 func (r *Reconciler) apply(ctx context.Context, seen *view, decision release.Decision) (again bool, result reconcile.Result, err error) {
 	if decision.Readdress {
 		return true, result, r.readdress(ctx, seen)
@@ -136,20 +135,20 @@ func (r *Reconciler) apply(ctx context.Context, seen *view, decision release.Dec
 	r.withdraw(seen, func(q facts.QueryKey) bool { return seen.isVoid(decision, q) })
 	var unlabeled error
 	if seen.lostLabel && decision.Action != release.Unprotect {
-		unlabeled = r.finalizers.Relabel(ctx, seen.target()) // what was decided about the pod does not wait for it
+		unlabeled = r.finalizers.Relabel(ctx, seen.target()) // a failure does not delay the decision
 	}
 	if again, err = r.keepFromSuccessors(ctx, seen, decision); again || err != nil {
 		return again, result, err
 	}
 	again, result, err = r.act(ctx, seen, decision)
 	if err == nil && !again && unlabeled != nil {
-		err = fmt.Errorf("a guarded pod without its label stays out of the caches: %w", unlabeled)
+		err = fmt.Errorf("restoring the label of a guarded pod, without which it is not cached: %w", unlabeled)
 	}
 	return again, result, err
 }
 
-// look observes the UID and writes down what is new. There is no view where nothing is left of the UID, or where a cache is behind: then
-// again asks for live reads.
+// look observes the UID and records what is new. There is no view if nothing is left of the UID, or if a cache is late: then again requests live
+// reads.
 func (r *Reconciler) look(ctx context.Context, uid types.UID, live bool) (seen *view, again bool, result reconcile.Result, err error) {
 	seen, err = r.observe(ctx, uid, live)
 	switch {
@@ -171,7 +170,7 @@ func (r *Reconciler) look(ctx context.Context, uid types.UID, live bool) (seen *
 	return seen, false, result, nil
 }
 
-// learn writes down what is new, from pools that are new enough.
+// learn records what is new, from pools that are new enough.
 func (r *Reconciler) learn(ctx context.Context, seen *view) (learned, again bool, result reconcile.Result, err error) {
 	if stand, again, result, err := r.standNow(ctx, seen); !stand {
 		return false, again, result, err
@@ -186,7 +185,7 @@ func (r *Reconciler) learn(ctx context.Context, seen *view) (learned, again bool
 	return true, false, result, nil
 }
 
-// needsNoRecord: a pod with the label alone that holds no address, because it was released before, or that opted out.
+// needsNoRecord says whether the pod has only the label and no address, because it was released before or opted out.
 func (r *Reconciler) needsNoRecord(ctx context.Context, seen *view) (bool, error) {
 	if seen.heldRead.IsKnown() && len(seen.held)+len(seen.unowned) == 0 {
 		return true, nil
@@ -197,7 +196,7 @@ func (r *Reconciler) needsNoRecord(ctx context.Context, seen *view) (bool, error
 // act carries a decision out.
 func (r *Reconciler) act(ctx context.Context, seen *view, decision release.Decision) (again bool, result reconcile.Result, err error) {
 	if decision.Action != release.Unprotect {
-		r.behind.forget(seen.uid) // another sandbox came: what the pools were before does not count
+		r.behind.forget(seen.uid) // after a new sandbox, earlier versions of the pools do not count
 	}
 	if decision.Withheld != nil && decision.Action != release.Reread {
 		if again, result, err = r.writePools(ctx, seen, *decision.Withheld); err == nil || shadow.Ignore(err) != nil {
@@ -223,7 +222,7 @@ func (r *Reconciler) act(ctx context.Context, seen *view, decision release.Decis
 	}
 }
 
-// unprotectEmpty lets a pod go of which the pools were empty after its end was known.
+// unprotectEmpty unprotects a pod without entries in pools that were read after its termination was known.
 func (r *Reconciler) unprotectEmpty(ctx context.Context, seen *view, decision release.Decision) (again bool, result reconcile.Result, err error) {
 	if empty, again, result, err := r.emptyNow(ctx, seen, decision); !empty {
 		return again, result, err
@@ -235,8 +234,8 @@ func (r *Reconciler) unprotectEmpty(ctx context.Context, seen *view, decision re
 	return false, result, err
 }
 
-// writePools carries out what changes entries, or which of them the record has. Who else has an address is looked up in the cache of records, which
-// therefore must not have been behind. To disown only keeps, and the next pod of the name does not wait.
+// writePools carries out decisions that change entries, or the addresses in the record. Other users of an address were looked up in the cache of
+// records, which therefore must not have been late. Disowning releases nothing, so it does not wait for the cache.
 func (r *Reconciler) writePools(ctx context.Context, seen *view, decision release.Decision) (again bool, result reconcile.Result, err error) {
 	if decision.Action == release.Disown {
 		err = r.disown(ctx, seen, decision)
@@ -247,7 +246,7 @@ func (r *Reconciler) writePools(ctx context.Context, seen *view, decision releas
 	} else if late {
 		return false, reconcile.Result{RequeueAfter: backoff.EventOverdue}, nil
 	}
-	settled := false
+	done := false
 	switch decision.Action {
 	case release.Rewrite:
 		tried, err := r.rewrite(ctx, seen, decision)
@@ -259,12 +258,12 @@ func (r *Reconciler) writePools(ctx context.Context, seen *view, decision releas
 		metrics.Decisions.WithLabelValues(string(decision.Action), string(decision.Reason)).Inc()
 		err = r.dropProven(ctx, seen, sets.New(decision.Sandboxes...), nil)
 	default:
-		settled, err = r.release(ctx, seen, decision)
+		done, err = r.release(ctx, seen, decision)
 	}
-	return !settled && err == nil, result, err
+	return !done && err == nil, result, err
 }
 
-// hold keeps everything as it is and says why.
+// hold releases nothing and reports why.
 func (r *Reconciler) hold(ctx context.Context, seen *view, decision release.Decision) (reconcile.Result, error) {
 	metrics.Decisions.WithLabelValues(string(decision.Action), string(decision.Reason)).Inc()
 	switch {
@@ -279,7 +278,7 @@ func (r *Reconciler) hold(ctx context.Context, seen *view, decision release.Deci
 	after := seen.lookAgain(decision.After)
 	if err := r.explain(ctx, seen, decision); err != nil && after > 0 && after <= r.options.LastRetry {
 		// The back-off of an error could be longer than the wait.
-		log.FromContext(ctx).Error(err, "What the pod waits for could not be written down; the wait goes on", "reason", decision.Reason)
+		log.FromContext(ctx).Error(err, "Writing the reason of a wait failed; the wait continues", "reason", decision.Reason)
 		return reconcile.Result{RequeueAfter: min(after, explainAgain)}, nil
 	} else if err != nil {
 		return reconcile.Result{}, err
@@ -290,7 +289,7 @@ func (r *Reconciler) hold(ctx context.Context, seen *view, decision release.Deci
 	return reconcile.Result{RequeueAfter: after}, nil
 }
 
-// lookAgain is when to look again at a pod that waits. No event tells that the delay of its machines has begun again.
+// lookAgain is the time until a waiting pod is reconciled again. No event shows that the delay of its machines began again.
 func (v *view) lookAgain(after time.Duration) time.Duration {
 	if !v.gone.IsKnown() {
 		return after
@@ -298,14 +297,13 @@ func (v *view) lookAgain(after time.Duration) time.Duration {
 	return min(after, nodelife.LookInterval)
 }
 
-// unfinished is what a live pass about a pod that lives could not read. What led to the pass, a cache that was behind or a delay that
-// was over, does not come again.
+// unfinished is the failed read of a live pass about a live pod. The cause of the pass, a late cache or the end of a delay, does not come again.
 func (v *view) unfinished() error {
 	switch {
 	case !v.live:
 		return nil
 	case v.heldRead.IsUnknown():
-		return fmt.Errorf("recording what %s holds: %s", v.podName(), v.heldRead.Why())
+		return fmt.Errorf("recording the addresses of %s: %s", v.podName(), v.heldRead.Why())
 	case v.queries.Unread != "":
 		return fmt.Errorf("reading the queries about the sandboxes of %s: %s", v.podName(), v.queries.Unread)
 	case v.node.IsUnknown():
@@ -314,10 +312,9 @@ func (v *view) unfinished() error {
 	return nil
 }
 
-// unprotect takes the finalizer off and removes the record; the pools were shown to be empty of it. What carries the proof
-// goes last, so that whoever fails or dies in between leaves it to the next one: a pod that its kubelet ended is its own
-// proof, and a record that outlived it would prove nothing and stand against the next user of its address for ever. Where
-// the deletion of a Node decided, it is the record that has it, and by then no address any more that could stand against anybody.
+// unprotect removes the finalizer and deletes the record, once no pool has an entry of the pod. The object with the proof is written last, so that a
+// failure in between leaves the proof to the next pass. A pod that its kubelet terminated has the proof itself: a record that outlived it would
+// block the next user of its address. If the deletion of a Node decided, the record has the proof, and no address any more.
 func (r *Reconciler) unprotect(ctx context.Context, seen *view, decision release.Decision) error {
 	steps := []func() error{func() error { return r.takeFinalizerOff(ctx, seen, decision) }}
 	if decision.Withheld == nil { // mode Guard releases by the record
@@ -334,7 +331,7 @@ func (r *Reconciler) unprotect(ctx context.Context, seen *view, decision release
 	metrics.Decisions.WithLabelValues(string(decision.Action), string(decision.Reason)).Inc()
 	r.forget(seen.uid)
 	if decision.Withheld == nil {
-		r.settled.add(seen.uid)
+		r.done.add(seen.uid)
 	}
 	return nil
 }

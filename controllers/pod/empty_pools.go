@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// poolsBehind are the versions that the cache of pools has to have before it can show what a pod holds: that it holds nothing any more, those that
-// the pools had once the end of the pod was known; that an entry is its own, those that they had once it was bound. It is safe for concurrent use.
+// poolsBehind are the versions that the cache of pools has to reach before it is evidence about a pod: that it has no entry, those from after its
+// termination was known; that an entry is its own, those from after it was bound. It is safe for concurrent use.
 type poolsBehind struct {
 	mu   sync.Mutex
 	pods map[types.UID]map[poolKey]string
@@ -26,8 +26,8 @@ type poolsBehind struct {
 // poolKey is one pool of one backend.
 type poolKey struct{ backend, pool string }
 
-// emptyNow says whether the pools were empty of the pod after its end was known. A cache may show them empty because it is late: of a sandbox
-// that was made, and terminated, since. It is left to catch up once; again asks for live reads where it does not (docs/decisions/0136).
+// emptyNow says whether the pools had no entry of the pod after its termination was known. A late cache may lack the entry of a sandbox that was
+// created and terminated since. It may catch up once; otherwise again requests live reads (docs/decisions/0136).
 func (r *Reconciler) emptyNow(ctx context.Context, v *view, d release.Decision) (empty, again bool, result reconcile.Result, err error) {
 	if v.live || d.Row == release.RowNeverScheduled {
 		return true, false, result, nil
@@ -39,8 +39,8 @@ func (r *Reconciler) emptyNow(ctx context.Context, v *view, d release.Decision) 
 	return r.caughtUp(ctx, &r.behind, v, pools, true)
 }
 
-// standNow says whether the entries of sandboxes that are new to the record stood in the pools after the pod was bound. A cache that is late may show
-// what a predecessor with the name had, as if its ADD had come after the pod was bound (docs/decisions/0210).
+// standNow says whether the pools had the entries of sandboxes that are new to the record after the pod was bound. A late cache may show entries of a
+// predecessor with the name, as if their ADD came after the pod was bound (docs/decisions/0210).
 func (r *Reconciler) standNow(ctx context.Context, v *view) (stand, again bool, result reconcile.Result, err error) {
 	pools := v.newPools()
 	if v.live || len(pools) == 0 {
@@ -65,13 +65,13 @@ func (v *view) newPools() []poolKey {
 	return pools
 }
 
-// caughtUp says whether the cache had, when the entries were looked for, the versions that the pools have by now, or had when that was first asked. A
-// pool that does not exist holds nothing: absent says whether the cache may show it all the same.
+// caughtUp says whether the cache, when the entries were read, had the versions that the pools have now, or had at the first such check. A pool that
+// does not exist has no entries; absent says whether the cache may show it all the same.
 func (r *Reconciler) caughtUp(ctx context.Context, behind *poolsBehind, v *view, pools []poolKey, absent bool) (current, again bool, result reconcile.Result, err error) {
 	needed, waited := behind.get(v.uid)
 	if !waited {
 		if needed, err = r.poolsNow(ctx, pools); err != nil {
-			return false, false, result, fmt.Errorf("telling whether the cache has what the pools hold of %s: %w", v.podName(), err)
+			return false, false, result, fmt.Errorf("comparing the cache with the pools of %s: %w", v.podName(), err)
 		}
 	}
 	for _, key := range pools {

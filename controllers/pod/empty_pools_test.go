@@ -26,9 +26,9 @@ func endedAfterDEL(t *testing.T) *world {
 	return f
 }
 
-// TestI1ALateWatchDoesNotLetAPodGoThatGotAnotherSandbox: the cache of pools shows the DEL of the first sandbox, and not yet the ADD of the next one,
+// TestI1ALateWatchDoesNotUnprotectAPodThatGotAnotherSandbox: the cache of pools shows the DEL of the first sandbox, and not yet the ADD of the next one,
 // whose DEL was lost.
-func TestI1ALateWatchDoesNotLetAPodGoThatGotAnotherSandbox(t *testing.T) {
+func TestI1ALateWatchDoesNotUnprotectAPodThatGotAnotherSandbox(t *testing.T) {
 	f := endedAfterDEL(t)
 	f.Pool.Version = "101"
 	if _, err := f.r.Reconcile(t.Context(), "old"); err != nil {
@@ -48,8 +48,8 @@ func TestI1ALateWatchDoesNotLetAPodGoThatGotAnotherSandbox(t *testing.T) {
 	}
 }
 
-// TestI2APodGoesOnceTheCacheOfPoolsIsAsNewAsItsEnd, and without any wait where it is already; what was read once is not read again.
-func TestI2APodGoesOnceTheCacheOfPoolsIsAsNewAsItsEnd(t *testing.T) {
+// TestI2APodIsUnprotectedOnceTheCacheOfPoolsHasCaughtUp, without a wait if it already has; each version is read once.
+func TestI2APodIsUnprotectedOnceTheCacheOfPoolsHasCaughtUp(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before, after string
 	}{
@@ -75,8 +75,8 @@ func TestI2APodGoesOnceTheCacheOfPoolsIsAsNewAsItsEnd(t *testing.T) {
 	}
 }
 
-// TestWhatThePoolsWereBeforeAnotherSandboxDoesNotCount: a wait for the cache of pools ends with it.
-func TestWhatThePoolsWereBeforeAnotherSandboxDoesNotCount(t *testing.T) {
+// TestPoolsFromBeforeAnotherSandboxDoNotCount: a wait for the cache of pools ends with it.
+func TestPoolsFromBeforeAnotherSandboxDoNotCount(t *testing.T) {
 	f := endedAfterDEL(t)
 	f.Pool.Version = "101"
 	if _, err := f.r.Reconcile(t.Context(), "old"); err != nil {

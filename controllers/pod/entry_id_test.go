@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
-// TestI3ASandboxOnAnotherPodsRecordIsNoSuccessor: an entry's ID can be changed unjudged, with its podref unchanged. The pod shows the
-// address, but the sandbox is another pod's: its end must not count for this one, and its DEL must not find the entry confirmed.
+// TestI3ASandboxOnAnotherPodsRecordIsNoSuccessor: the webhooks do not judge a change of an entry's ID alone. The pod shows the
+// address, but the sandbox is another pod's: its termination must not count for this one, and its DEL must not pass.
 func TestI3ASandboxOnAnotherPodsRecordIsNoSuccessor(t *testing.T) {
 	pod, node := onepod.PodOf("old", "10.0.0.5"), onepod.Node("node", "node-1", "m1")
 	other := onepod.RecordOfOld(nil)

@@ -26,11 +26,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
-// explain says why a pod's addresses are held: gauge, event, pod condition and record condition, one reason for all of them,
-// and only when it changes. The waits of an ordinary end (grace period) are not worth a write, and neither is a read that
-// failed once or twice.
+// explain reports why a pod's addresses are held, by gauge, event, pod condition and record condition with one reason, and only if it changes. The
+// grace period is not reported, and neither are reads that fail for less than reportUnreadAfter.
 func (r *Reconciler) explain(ctx context.Context, v *view, d release.Decision) error {
-	if d.Reason == v1alpha1.ReasonGracePeriod || (d.Reason == v1alpha1.ReasonObservationFailed && !r.held.unreadFor(v.uid, r.clock.Now(), unreadWord)) {
+	if d.Reason == v1alpha1.ReasonGracePeriod || (d.Reason == v1alpha1.ReasonObservationFailed && !r.held.unreadFor(v.uid, r.clock.Now(), reportUnreadAfter)) {
 		return nil
 	}
 	changed := r.held.set(v.uid, d.Reason)
@@ -45,11 +44,11 @@ func (r *Reconciler) explain(ctx context.Context, v *view, d release.Decision) e
 
 // explainOnPod writes the pod condition.
 func (r *Reconciler) explainOnPod(ctx context.Context, v *view, d release.Decision) error {
-	if v.pod == nil || v.pod.DeletionTimestamp == nil || conditionSays(v.pod, d) {
+	if v.pod == nil || v.pod.DeletionTimestamp == nil || hasCondition(v.pod, d) {
 		return nil
 	}
 	if err := r.options.Shadow.Withhold(ctx, shadow.Explain, fmt.Sprintf("%s: %s", v.target(), d.Reason), d.Message); err != nil {
-		return shadow.Ignore(err) // the events and the record have the words
+		return shadow.Ignore(err) // the event and the record have the reason
 	}
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": v.uid},
@@ -64,18 +63,18 @@ func (r *Reconciler) explainOnPod(ctx context.Context, v *view, d release.Decisi
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: v.pod.Namespace, Name: v.pod.Name}}
 	err = r.client.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(finalizer.FieldManager))
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("explaining on %s what it waits for: %w", v.podName(), err)
+		return fmt.Errorf("writing the condition of %s: %w", v.podName(), err)
 	}
-	return nil // a pod that is gone by now needs no word
+	return nil // a deleted pod needs no condition
 }
 
-// isTried: the message of such a reason is an error, which may be in other words at each try. It is written once.
+// isTried says whether the message of a reason is an error, which may differ at each try and is written once.
 func isTried(reason v1alpha1.Reason) bool {
 	return reason == v1alpha1.ReasonObservationFailed || reason == v1alpha1.ReasonReleaseFailed
 }
 
-// conditionSays is true if the pod's condition needs no write.
-func conditionSays(pod *corev1.Pod, d release.Decision) bool {
+// hasCondition says whether the pod's condition needs no write.
+func hasCondition(pod *corev1.Pod, d release.Decision) bool {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == v1alpha1.IPsReleasedCondition {
 			return c.Reason == string(d.Reason) && (c.Message == d.Message || isTried(d.Reason))
@@ -84,7 +83,7 @@ func conditionSays(pod *corev1.Pod, d release.Decision) bool {
 	return false
 }
 
-// explainOnRecord keeps state and condition of the record.
+// explainOnRecord writes state and condition of the record.
 func (r *Reconciler) explainOnRecord(ctx context.Context, v *view, d release.Decision) error {
 	if v.record == nil {
 		return nil
@@ -97,14 +96,14 @@ func (r *Reconciler) explainOnRecord(ctx context.Context, v *view, d release.Dec
 		state = v1alpha1.StateReleasing
 	}
 	message := d.Message
-	if said := meta.FindStatusCondition(v.record.Status.Conditions, v1alpha1.ReleasedCondition); said != nil &&
-		said.Reason == string(d.Reason) && isTried(d.Reason) {
-		message = said.Message
+	if last := meta.FindStatusCondition(v.record.Status.Conditions, v1alpha1.ReleasedCondition); last != nil &&
+		last.Reason == string(d.Reason) && isTried(d.Reason) {
+		message = last.Message
 	}
 	return r.setRecordState(ctx, v, state, metav1.ConditionFalse, d.Reason, message)
 }
 
-// keep has a pod that uses its addresses say so, if anything was said before; a conflict stays loud.
+// keep sets the condition of a pod that uses its addresses, if it had one before; a conflict is still reported.
 func (r *Reconciler) keep(ctx context.Context, v *view) error {
 	conflict := v.supersededAny() || v.conflictAny()
 	if !conflict {
@@ -124,12 +123,12 @@ func (r *Reconciler) keep(ctx context.Context, v *view) error {
 		return nil
 	}
 	if facts.Ending(v.podFact, v.record).ByKubelet() {
-		return r.setRecordState(ctx, v, v1alpha1.StateInUse, metav1.ConditionTrue, v1alpha1.ReasonNoIPsHeld, "the pod ended and holds no address any more")
+		return r.setRecordState(ctx, v, v1alpha1.StateInUse, metav1.ConditionTrue, v1alpha1.ReasonNoIPsHeld, "the pod is terminated and has no address any more")
 	}
 	return r.setRecordState(ctx, v, v1alpha1.StateInUse, metav1.ConditionFalse, v1alpha1.ReasonPodInUse, "the pod uses its addresses")
 }
 
-const conflictMessage = "an address of this pod stands in a pool under another pod UID: neither is released until one of them is proven gone"
+const conflictMessage = "a pool has an address of this pod for another pod UID: neither is released until one of them is proven gone"
 
 func (r *Reconciler) setRecordState(ctx context.Context, v *view, state v1alpha1.AllocationState, status metav1.ConditionStatus,
 	reason v1alpha1.Reason, message string) error {
@@ -140,11 +139,11 @@ func (r *Reconciler) setRecordState(ctx context.Context, v *view, state v1alpha1
 	if !changed && v.record.Status.State == state {
 		return nil
 	}
-	// A merge patch writes all conditions: a leader that is overtaken looks again, because the record's next version wakes the pod.
+	// A merge patch writes all conditions. After a write by another leader, the new version of the record queues the pod again.
 	patch := client.MergeFromWithOptions(v.record, client.MergeFromWithOptimisticLock{})
 	err := r.client.Status().Patch(ctx, record, patch, client.FieldOwner(finalizer.FieldManager))
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("explaining on the record of %s what it waits for: %w", v.podName(), err)
+		return fmt.Errorf("writing the condition of the record of %s: %w", v.podName(), err)
 	}
 	return nil
 }
@@ -167,12 +166,12 @@ func (v *view) conflictAny() bool {
 	return false
 }
 
-// warnings are the reasons that somebody should look into.
+// warnings are the reasons of events of type Warning.
 var warnings = sets.New(v1alpha1.ReasonReleaseFailed, v1alpha1.ReasonUnprotectFailed, v1alpha1.ReasonConflict, v1alpha1.ReasonNodeUnreachable,
 	v1alpha1.ReasonObservationFailed, v1alpha1.ReasonUnclassified, v1alpha1.ReasonNodeOutOfService, v1alpha1.ReasonNodeGone,
 	v1alpha1.ReasonNodeReplaced, v1alpha1.ReasonAgentNotResponding, v1alpha1.ReasonAddressKept)
 
-// event tells the pod's owner, or whoever looks at the record of a pod that is gone.
+// event writes an event about the pod or, once it is deleted, about its record.
 func (r *Reconciler) event(v *view, d release.Decision, reason v1alpha1.Reason, note string) {
 	var about runtime.Object
 	switch {
@@ -194,14 +193,14 @@ func (r *Reconciler) event(v *view, d release.Decision, reason v1alpha1.Reason, 
 	r.recorder.Eventf(about, nil, kind, string(reason), string(d.Action), "%s", note)
 }
 
-// unreadWord is for how long reads have to fail before somebody is told.
-const unreadWord = 2 * time.Second
+// reportUnreadAfter is how long reads have to fail before that is reported.
+const reportUnreadAfter = 2 * time.Second
 
 // heldPods is the gauge of waits by reason.
 type heldPods struct {
 	mu      sync.Mutex
 	reasons map[types.UID]v1alpha1.Reason
-	// unread is since when a UID's facts cannot be read.
+	// unread is since when reads about a UID fail.
 	unread map[types.UID]time.Time
 }
 
@@ -209,7 +208,7 @@ func newHeldPods() *heldPods {
 	return &heldPods{reasons: map[types.UID]v1alpha1.Reason{}, unread: map[types.UID]time.Time{}}
 }
 
-// unreadFor notes that a UID's facts could not be read, and says whether that has been so for at least that long.
+// unreadFor records a failed read about a UID, and says whether reads have failed for at least the duration.
 func (h *heldPods) unreadFor(uid types.UID, now time.Time, long time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -227,7 +226,7 @@ func (h *heldPods) wasRead(uid types.UID) {
 	delete(h.unread, uid)
 }
 
-// set notes why a UID is held, and says whether that is news.
+// set records why a UID is held, and says whether the reason changed.
 func (h *heldPods) set(uid types.UID, reason v1alpha1.Reason) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
-// scene is everything that there is to read about one pod UID.
+// scene is all readable state about one pod UID.
 type scene struct {
 	pod      *corev1.Pod
 	record   *v1alpha1.IPAllocation
@@ -30,11 +30,11 @@ type scene struct {
 	guarded  *v1alpha1.GuardedNode
 	entries  []ipam.Entry
 	evidence release.Evidence
-	// gone: the node's machine is gone for long.
+	// gone: the machine of the node was gone long ago.
 	gone bool
 }
 
-// dimensions are what can be otherwise in a scene; one of each is drawn.
+// dimensions are the variations of a scene; one of each is drawn.
 var dimensions = [][]func(*scene){
 	{func(*scene) {}, func(s *scene) { s.evidence = release.EvidenceAgent }},
 	{
@@ -134,7 +134,7 @@ var dimensions = [][]func(*scene){
 	},
 }
 
-// runtimeSandbox is an ID as a container runtime makes it.
+// runtimeSandbox is an ID in the form of container runtimes.
 const runtimeSandbox = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 func notReady(node *corev1.Node) *corev1.Node {
@@ -142,7 +142,7 @@ func notReady(node *corev1.Node) *corev1.Node {
 	return node
 }
 
-// managers is what the pod's controller decides by a live read; false where it knows nothing of the UID.
+// managers is the decision of the pod controller by a live read; false if nothing is left of the UID.
 func (s *scene) managers(t *testing.T) (release.Decision, bool) {
 	t.Helper()
 	var objects []client.Object
@@ -178,7 +178,7 @@ func isNil(o client.Object) bool {
 	return false
 }
 
-// explained is what the plugin says of the same.
+// explained is the decision by the plugin.
 func (s *scene) explained() explain.Decision {
 	f := &explain.Facts{UID: "old", Ref: ipam.PodRef{Namespace: "default", Name: "web-1"}, Pod: release.Absent[*corev1.Pod](), Record: s.record,
 		Records: release.Known([]v1alpha1.IPAllocation{}), Entries: release.Known(ipam.Snapshot{Entries: s.entries}), Node: release.Absent[*corev1.Node](),
@@ -211,7 +211,7 @@ func (s *scene) explained() explain.Decision {
 	return explain.Explain(f, onepod.Now).Decision
 }
 
-// TestTheManagerAndThePluginDecideAlike draws everything that there is to read, and hands it to both.
+// TestTheManagerAndThePluginDecideAlike draws scenes and compares the decisions of both.
 func TestTheManagerAndThePluginDecideAlike(t *testing.T) {
 	const draws = 800
 	random := rand.New(rand.NewPCG(5, 6))

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
-// TestAReleaseThatFailsIsExplained: the record's state is Releasing, and record and pod have the error, in the words of the first try.
+// TestAReleaseThatFailsIsExplained: the record's state is Releasing, and record and pod have the error of the first try.
 func TestAReleaseThatFailsIsExplained(t *testing.T) {
 	f := newWorld(t, finishedAfter(time.Minute), onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1"))
 	for i, refusal := range []string{"the pool is refused", "the pool is refused again"} {

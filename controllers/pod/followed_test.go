@@ -31,13 +31,13 @@ func followedOnce(t *testing.T) *world {
 	return f
 }
 
-// respond has the agent of the node respond to the query about a sandbox.
+// respond makes the agent of the node respond to the query about a sandbox.
 func (f *world) respond(sandbox string, verdict v1alpha1.Verdict, reason v1alpha1.Reason, pod types.UID) {
 	f.Helper()
 	f.Respond("old", sandbox, verdict, reason, pod)
 }
 
-// TestI1ASandboxWhoseAddressALaterOneTookOver: the runtime failed to load the first sandbox, whose processes live on; the IPAM gave its address to
+// TestI1ASandboxWhoseAddressALaterOneTookOver: the runtime failed to load the first sandbox, whose processes keep running; the IPAM gave its address to
 // the next one, which is gone by now.
 func TestI1ASandboxWhoseAddressALaterOneTookOver(t *testing.T) {
 	f := followedOnce(t)
@@ -68,7 +68,7 @@ func TestI2AnAddressIsReleasedOnceEachSandboxThatHadItIsGone(t *testing.T) {
 	f.releasesAfter(3 * time.Second)
 }
 
-// TestI1AnEntryThatALaterSandboxsDELRemoved stands again as a tombstone: no replica of the webhook was there to refuse the DEL.
+// TestI1AnEntryThatALaterSandboxsDELRemoved is created again as a tombstone: no replica of the webhook ran to refuse the DEL.
 func TestI1AnEntryThatALaterSandboxsDELRemoved(t *testing.T) {
 	f := followedOnce(t)
 	f.holdsUntil(0)
@@ -83,8 +83,8 @@ func TestI1AnEntryThatALaterSandboxsDELRemoved(t *testing.T) {
 	}
 }
 
-// TestAFollowedSandboxIsThePodsIfThePodShowedItsAddressBefore: an agent that was not queried meanwhile has not listed it. What the pod shows later may
-// be the next sandbox's address.
+// TestAFollowedSandboxIsThePodsIfThePodShowedItsAddressBefore: an agent that was not queried meanwhile has not listed it. A later network-status
+// may be of the next sandbox.
 func TestAFollowedSandboxIsThePodsIfThePodShowedItsAddressBefore(t *testing.T) {
 	for name, showed := range map[string]bool{"it showed it": true, "no manager saw that": false} {
 		t.Run(name, func(t *testing.T) {
@@ -113,8 +113,8 @@ func TestAFollowedSandboxIsThePodsIfThePodShowedItsAddressBefore(t *testing.T) {
 	}
 }
 
-// TestI2ASandboxWhoseOwnEntryWentIsNotFollowed: an ADD that fails again and again, each with its CNI DEL, leaves nothing of the sandboxes before.
-func TestI2ASandboxWhoseOwnEntryWentIsNotFollowed(t *testing.T) {
+// TestI2ASandboxWithARemovedEntryIsNotFollowed: repeated failing ADDs, each with its CNI DEL, leave no earlier sandboxes in the record.
+func TestI2ASandboxWithARemovedEntryIsNotFollowed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		removed []ipam.Removed
 		want    []string
@@ -136,5 +136,5 @@ func TestI2ASandboxWhoseOwnEntryWentIsNotFollowed(t *testing.T) {
 	}
 }
 
-// placeOfOld is where the pool has the address of recordOfOld.
+// placeOfOld is the place of the address of recordOfOld in the pool.
 var placeOfOld = ipam.Place{Pool: "kube-system/pool", IP: netip.MustParseAddr("10.0.0.5")}

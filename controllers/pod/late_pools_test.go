@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
-// TestI3ALateCacheOfPoolsGivesAPodNothingOfItsPredecessor: the cache of pools shows the ADD of the last pod with the name after the next one was seen
-// bound, as if it were the next one's.
+// TestI3ALateCacheOfPoolsGivesAPodNothingOfItsPredecessor: the cache of pools shows the ADD of the last pod with the name after the next pod was seen
+// bound.
 func TestI3ALateCacheOfPoolsGivesAPodNothingOfItsPredecessor(t *testing.T) {
 	for name, tc := range map[string]struct {
 		// cached and later are the versions of the pool in the cache, at first and after a while.

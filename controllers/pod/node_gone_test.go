@@ -25,15 +25,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
-// world is one deleted pod that holds an address, on a node of which the test plays the lifecycle.
+// world is one deleted pod with an address, on a node whose lifecycle the test plays.
 type world struct {
 	*onepod.World
 	r *Reconciler
-	// absence is what GuardedNodes say; it begins when it is first asked for. goneUnread has every such question fail, and onGone is called after each.
+	// absence is the absence by GuardedNodes; it begins at the first call of gone. goneUnread makes every call fail, and onGone is called after each.
 	absence    nodelife.Absence
 	goneUnread error
 	onGone     func()
-	// node and machines are what was last asked for.
+	// node and machines are the arguments of the last call.
 	node     string
 	machines []v1alpha1.NodeIdentity
 }
@@ -58,7 +58,7 @@ func (f *world) gone(_ context.Context, node string, machines []v1alpha1.NodeIde
 	return f.absence, f.goneUnread
 }
 
-// waitsFor demands what was last asked for.
+// waitsFor checks the arguments of the last call.
 func (f *world) waitsFor(node string, machines ...v1alpha1.NodeIdentity) {
 	f.Helper()
 	if f.node != node || !slices.Equal(f.machines, machines) {
@@ -66,7 +66,7 @@ func (f *world) waitsFor(node string, machines ...v1alpha1.NodeIdentity) {
 	}
 }
 
-// after moves the clock to that long after the beginning and reconciles.
+// after advances the clock to a time after the beginning and reconciles.
 func (f *world) after(d time.Duration) error { return f.After(d, f.r.Reconcile) }
 
 func (f *world) holdsUntil(times ...time.Duration) {
@@ -81,7 +81,7 @@ func (f *world) holdsUntil(times ...time.Duration) {
 	}
 }
 
-// holdsFrom looks as often as the reconciler asks to be woken, from one moment until just before another.
+// holdsFrom reconciles as often as the reconciler requires, from one time until just before another.
 func (f *world) holdsFrom(from, to time.Duration) {
 	f.Helper()
 	for d := from; d < to; d += nodelife.LookInterval {
@@ -119,13 +119,13 @@ func TestADelayThatBeginsAgainIsSeenWithinAMinute(t *testing.T) {
 	}
 	f.absence = nodelife.Absence{Since: f.Clock.Now(), Liveness: "its kubelet has written"}
 	f.holdsFrom(onepod.NodeGoneDelay, 2*onepod.NodeGoneDelay-time.Second)
-	if said := f.Record().Status.Conditions[0].Message; !strings.Contains(said, "but its kubelet has written") {
-		t.Errorf("the record says %q, and not what has begun the delay again", said)
+	if message := f.Record().Status.Conditions[0].Message; !strings.Contains(message, "but its kubelet has written") {
+		t.Errorf("the record has %q, and not what restarted the delay", message)
 	}
 	f.releasesAfter(2 * onepod.NodeGoneDelay)
 }
 
-// TestR2ADelayThatEndsDuringThePassIsNotOver: it was not over when it was asked for, so that nothing has confirmed it.
+// TestR2ADelayThatEndsDuringThePassIsNotOver: it was not over at the time of the call, so that it is not confirmed.
 func TestR2ADelayThatEndsDuringThePassIsNotOver(t *testing.T) {
 	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
 	f.absence.Since = onepod.Now.Add(time.Second - onepod.NodeGoneDelay)
@@ -135,7 +135,7 @@ func TestR2ADelayThatEndsDuringThePassIsNotOver(t *testing.T) {
 	f.releasesAfter(time.Second)
 }
 
-func TestANodeThatIsThereIsNotGone(t *testing.T) {
+func TestALiveNodeIsNotGone(t *testing.T) {
 	nodes := map[string]*corev1.Node{
 		"the machine registered again under the same name": onepod.Node("node", "node-2", "m1"),
 		"the machine booted and registered under its name": rebooted(onepod.Node("node", "node-2", "m1")),
@@ -162,7 +162,7 @@ func TestAnotherMachineUnderTheNameCountsLikeADeletedNode(t *testing.T) {
 	f.releasesAfter(onepod.NodeGoneDelay)
 }
 
-func TestWhatCannotBeReadIsNoAbsenceOfLife(t *testing.T) {
+func TestAFailedReadIsNoAbsenceOfLife(t *testing.T) {
 	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
 	f.holdsFrom(0, onepod.NodeGoneDelay)
 	f.goneUnread = errors.New("the API server is away")
@@ -173,12 +173,12 @@ func TestWhatCannotBeReadIsNoAbsenceOfLife(t *testing.T) {
 	f.releasesAfter(onepod.NodeGoneDelay + time.Second)
 }
 
-func TestASandboxWhoseMachineNobodyRecordedIsHeld(t *testing.T) {
+func TestASandboxWithoutARecordedMachineIsHeld(t *testing.T) {
 	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(nil))
 	f.holdsUntil(0, onepod.NodeGoneDelay, time.Hour)
 }
 
-func TestHoldNeverTakesADeletedNodeForProof(t *testing.T) {
+func TestWithHoldADeletedNodeIsNoProof(t *testing.T) {
 	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
 	f.r.options.Settings.HoldGoneNodes = true
 	f.holdsUntil(0, onepod.NodeGoneDelay, time.Hour)
@@ -192,7 +192,7 @@ func TestR12APodWithoutAMachineWaitsForTheNameOfItsNode(t *testing.T) {
 	f.leavesNothingAfter(onepod.NodeGoneDelay)
 }
 
-// TestAPodWithEmptyPoolsWaitsForItsMachine: the live pass that sees them empty takes the machine out of the record.
+// TestAPodWithEmptyPoolsWaitsForItsMachine: the live pass removes the machine from the record.
 func TestAPodWithEmptyPoolsWaitsForItsMachine(t *testing.T) {
 	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
 	f.Pool.Entries, f.Pool.Cached, f.Pool.Version = nil, "101", "101"
@@ -201,7 +201,7 @@ func TestAPodWithEmptyPoolsWaitsForItsMachine(t *testing.T) {
 	f.waitsFor("node", *onepod.OldMachine())
 }
 
-// leavesNothingAfter demands that neither the pod nor a record is there after that time, and that none was before if there was none.
+// leavesNothingAfter checks that neither the pod nor a record exists after the time, and that no record was created before.
 func (f *world) leavesNothingAfter(d time.Duration) {
 	f.Helper()
 	if err := f.after(d); err != nil {
@@ -228,9 +228,9 @@ func TestAReregisteredMachineTakesItsRecordsWithIt(t *testing.T) {
 	}
 }
 
-// TestI1ACloneUnderTheNodesNameGivesNothingAway: the Node of the sandbox's machine was deleted, and what registered under its name has its machine
-// ID and system UUID in another boot, as clones of one template have.
-func TestI1ACloneUnderTheNodesNameGivesNothingAway(t *testing.T) {
+// TestI1ACloneUnderTheNodesNameReleasesNothing: the Node of the sandbox's machine was deleted, and a clone with its machine ID and system
+// UUID, in another boot, registered under its name.
+func TestI1ACloneUnderTheNodesNameReleasesNothing(t *testing.T) {
 	registered := func(name, uid string, at time.Time) *corev1.Node {
 		node := onepod.Node(name, uid, "m1")
 		node.CreationTimestamp, node.Status.NodeInfo.BootID = metav1.NewTime(at), uid+"-boot"

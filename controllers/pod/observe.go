@@ -19,8 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// observe reads all that is known of a pod UID: from caches, or past them when live is set. A fact that cannot be read is
-// Unknown in the view; an error means that there is no view at all.
+// observe reads the state of a pod UID, from caches or live. A fact that cannot be read is Unknown in the view; after an error there is no view.
 func (r *Reconciler) observe(ctx context.Context, uid types.UID, live bool) (*view, error) {
 	v := &view{uid: uid, live: live}
 	if err := r.observeRecord(ctx, v); err != nil {
@@ -49,7 +48,7 @@ func (r *Reconciler) observe(ctx context.Context, uid types.UID, live bool) (*vi
 	return v, err
 }
 
-// observeGone reads since when the machines of the pod are gone, of the record as it was before the pass too: a live pass may have taken them out of it.
+// observeGone reads since when the machines of the pod are gone, including those that the pass has removed from the record.
 func (r *Reconciler) observeGone(ctx context.Context, v *view, before *v1alpha1.IPAllocation) {
 	machines, read := facts.GoneMachines(v.node, before, v.record), v.read(r.options)
 	if read.NeedsGone(machines) {
@@ -77,7 +76,7 @@ func (r *Reconciler) observeRecord(ctx context.Context, v *view) error {
 	return nil
 }
 
-// observePod finds the pod by UID. That the cache has none says nothing: the pod may have lost our label.
+// observePod finds the pod by UID. A pod may be missing in the cache because it lost its label.
 func (r *Reconciler) observePod(ctx context.Context, v *view) error {
 	var cached corev1.PodList
 	if err := r.client.List(ctx, &cached, client.MatchingFields{index.PodUID: string(v.uid)}); err != nil {
@@ -98,7 +97,7 @@ func (r *Reconciler) observePod(ctx context.Context, v *view) error {
 	return r.observePodLive(ctx, v, name)
 }
 
-// observePodLive is the only way to learn that a pod is gone.
+// observePodLive reads the pod live, which alone shows that it is deleted.
 func (r *Reconciler) observePodLive(ctx context.Context, v *view, name types.NamespacedName) error {
 	var pod corev1.Pod
 	err := r.live.Get(ctx, name, &pod)
@@ -119,7 +118,7 @@ func (r *Reconciler) observePodLive(ctx context.Context, v *view, name types.Nam
 	return nil
 }
 
-// Facts are what a pod shows, for a pod that is looked at alone. Policies that cannot be read count as not in force.
+// Facts converts a single pod. Policies that cannot be read count as not in force.
 func (r *Reconciler) Facts(ctx context.Context, pod *corev1.Pod) release.Pod {
 	since, err := r.policiesSince(ctx)
 	if err != nil {
@@ -128,7 +127,7 @@ func (r *Reconciler) Facts(ctx context.Context, pod *corev1.Pod) release.Pod {
 	return r.podFacts(pod, since)
 }
 
-// policiesSince is Options.PoliciesSince where it matters: an agent can be queried instead.
+// policiesSince is Options.PoliciesSince with evidence Agent, and zero otherwise.
 func (r *Reconciler) policiesSince(ctx context.Context) (time.Time, error) {
 	if r.options.Evidence != release.EvidenceAgent {
 		return time.Time{}, nil
@@ -136,7 +135,7 @@ func (r *Reconciler) policiesSince(ctx context.Context) (time.Time, error) {
 	return r.options.PoliciesSince(ctx)
 }
 
-// podFacts are what a pod shows.
+// podFacts converts a pod.
 func (r *Reconciler) podFacts(pod *corev1.Pod, policiesSince time.Time) release.Pod {
 	return facts.Pod(pod, r.options.Evidence.Ending(pod, r.options.Witness.AliveWhileDeleting(pod.UID), policiesSince))
 }

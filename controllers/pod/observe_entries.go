@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// observeEntries finds the entries that belong to the UID: attributed by evidence, or remembered by the record.
+// observeEntries finds the entries of the UID: attributed by evidence, or by the record.
 func (r *Reconciler) observeEntries(ctx context.Context, v *view) error {
 	snapshot, why := r.snapshot(ctx, v)
 	if why != "" {
@@ -56,7 +56,7 @@ func (r *Reconciler) observeEntries(ctx context.Context, v *view) error {
 	return r.markConflicts(ctx, v)
 }
 
-// leaveToNext drops the unowned entries of a pod that is gone where the next pod of its name may have made them by now.
+// leaveToNext drops the unowned entries of a deleted pod that the next pod with its name may own by now.
 func (r *Reconciler) leaveToNext(ctx context.Context, v *view) error {
 	if v.pod != nil || len(v.unowned) == 0 {
 		return nil
@@ -65,21 +65,20 @@ func (r *Reconciler) leaveToNext(ctx context.Context, v *view) error {
 	if err := r.live.Get(ctx, types.NamespacedName(v.ref()), &next); apierrors.IsNotFound(err) {
 		return nil
 	} else if err != nil {
-		return fmt.Errorf("reading the next pod of the name of %s: %w", v.podName(), err)
+		return fmt.Errorf("reading the pod that has the name of %s now: %w", v.podName(), err)
 	}
 	v.unowned = slices.DeleteFunc(v.unowned, func(held facts.Held) bool { return !facts.IsUnowned(nil, &next, v.ref(), &held) })
 	return nil
 }
 
-// reading is what all backends answered. The versions are those of each backend's pools, not copied: there may be one pool
-// for each node.
+// reading is the result of all backends. The versions of the pools are not copied: there may be one pool for each node.
 type reading struct {
 	entries  []ipam.Entry
 	versions map[string]map[string]string
 	removed  []ipam.Removed
 }
 
-// snapshot asks every backend; why is set when one of them could not tell.
+// snapshot reads every backend; why is set if one of them failed.
 func (r *Reconciler) snapshot(ctx context.Context, v *view) (all reading, why string) {
 	all.versions = map[string]map[string]string{}
 	for _, backend := range r.options.Backends {
@@ -109,8 +108,8 @@ func (r *Reconciler) snapshot(ctx context.Context, v *view) (all reading, why st
 	return all, ""
 }
 
-// rememberADDs gives entries that were read live what this process saw of their ADD. That is monotone (invariant I6), and without it a live
-// read could not tell whose sandbox it is of a pod that was being deleted before its entry came.
+// rememberADDs adds to entries that were read live the ADDs that this process observed. They are monotone facts (invariant I6), without which a live
+// read could not attribute the entry of a pod that was already being deleted.
 func rememberADDs(live, cached []ipam.Entry) {
 	for i := range live {
 		at := slices.IndexFunc(cached, func(e ipam.Entry) bool { return e.Key == live[i].Key })
@@ -120,12 +119,12 @@ func rememberADDs(live, cached []ipam.Entry) {
 	}
 }
 
-// query asks a backend for what may be this UID's, and for what stands by now where its record says that it has addresses.
+// query selects the entries that may belong to this UID, and those at the addresses in its record.
 func (v *view) query(backend string) ipam.Query {
 	return ipam.Query{Pod: v.ref(), SandboxIDs: recordSandboxKeysOf(v.record), Record: string(v.uid), Places: records.Places(v.record, backend)}
 }
 
-// candidates are the UIDs of this pod name that an entry might belong to.
+// candidates are the UIDs with this pod name to which an entry might belong.
 func (r *Reconciler) candidates(ctx context.Context, v *view) ([]ownership.Candidate, error) {
 	sameName := v.sameName
 	var pod corev1.Pod

@@ -19,9 +19,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ownership"
 )
 
-// rememberMissing looks at the recorded addresses that no pool shows for this UID any more. An older cache proves nothing; an
-// address that stands there for another sandbox by now, or in another UID's record, was taken over, and its old sandbox is
-// still to be proven gone.
+// rememberMissing keeps recorded addresses that no pool shows for this UID any more. An older cache is no evidence. An address that another sandbox, or
+// the record of another UID, has by now was taken over, and its old sandbox still has to be proven gone.
 func (r *Reconciler) rememberMissing(ctx context.Context, v *view, snapshot reading) error {
 	if v.record == nil {
 		return nil
@@ -58,24 +57,24 @@ func (r *Reconciler) rememberAddress(ctx context.Context, v *view, snapshot read
 	return nil
 }
 
-// addWatched adds to the evidence for a sandbox what this process saw of the pod's network-status.
+// addWatched adds the observed network-status of the pod to the evidence for a sandbox.
 func (r *Reconciler) addWatched(v *view, held *facts.Held) {
 	switch {
 	case held.Followed && held.Attribution == v1alpha1.AttributionObservedAdd && r.options.Witness.HasShown(v.uid, held.SandboxID):
-		held.Attribution = v1alpha1.AttributionNetworkStatus // what the network-status shows now may be the later sandbox's
-	case held.Superseded && !held.Followed: // the pod's network-status comes after the record and is not worth a write of it
+		held.Attribution = v1alpha1.AttributionNetworkStatus // the present network-status may be of the later sandbox
+	case held.Superseded && !held.Followed: // the network-status is written after the record, and causes no further write
 		held.Attribution = ownership.Strengthened(held.Attribution, r.options.Witness.ShownAlive(v.uid), ownership.Entry{IP: held.IP, Interface: held.Interface})
 	}
 }
 
-// sawRemoved says whether this process saw the entry of an address go while it was this sandbox's.
+// sawRemoved says whether this process observed the removal of the entry while it belonged to this sandbox.
 func (r *reading) sawRemoved(address *v1alpha1.AddressRecord) bool {
 	return slices.ContainsFunc(r.removed, func(removed ipam.Removed) bool {
 		return removed.Pool == address.Pool && removed.IP.String() == address.IP && removed.SandboxID == address.SandboxID
 	})
 }
 
-// at is the entry that stands in a pool where a record has an address, whosever it is.
+// at is the entry in a pool at a recorded address, of any owner.
 func (r *reading) at(address *v1alpha1.AddressRecord) *ipam.Entry {
 	for i := range r.entries {
 		entry := &r.entries[i]
@@ -86,7 +85,7 @@ func (r *reading) at(address *v1alpha1.AddressRecord) *ipam.Entry {
 	return nil
 }
 
-// holds says whether the address, for the very sandbox, is among the held entries.
+// holds says whether the address, for this sandbox, is among the held entries.
 func (v *view) holds(address *v1alpha1.AddressRecord) bool {
 	return slices.ContainsFunc(v.held, func(held facts.Held) bool {
 		return held.Backend == address.Backend && held.Pool == address.Pool && held.IP.String() == address.IP && held.SandboxID == address.SandboxID
@@ -100,9 +99,9 @@ func (v *view) holdsNext(address *v1alpha1.AddressRecord) bool {
 	})
 }
 
-// noteRecords stands before everything that is looked up in the cache of records, and notes how far the cache is: by the UID's
-// own record. One watch shows all records in the order of their versions, so a cache that has this one has every older one, and
-// a rival for an address is older than the record of its next user.
+// noteRecords notes, before any lookup in the cache of records, how recent the cache is, by the version of the UID's own record. One watch shows all
+// records in the order of their versions, so the cache then has every older record, and a rival for an address is older than the record of its
+// next user.
 func (r *Reconciler) noteRecords(ctx context.Context, v *view) error {
 	v.recordsAt = ""
 	if v.record == nil {
@@ -116,15 +115,15 @@ func (r *Reconciler) noteRecords(ctx context.Context, v *view) error {
 	return nil
 }
 
-// recordsLate says whether the cache of records was, before the pass looked into it, older than the UID's own record as it was
-// read or, since then, written (I6). What the cache has by now does not count: it was looked into before.
+// recordsLate says whether the cache of records was, before the lookups of the pass, older than the UID's own record as it was read or written since
+// (I6). The present version of the cache does not count.
 func (v *view) recordsLate() (bool, error) {
 	if v.record == nil || v.recordsAt == "" {
 		return v.record != nil, nil
 	}
 	order, err := resourceversion.CompareResourceVersion(v.recordsAt, v.record.ResourceVersion)
 	if err != nil {
-		return false, fmt.Errorf("telling whether the cache of records is behind: %w", err)
+		return false, fmt.Errorf("comparing the cache of records: %w", err)
 	}
 	return order < 0, nil
 }
@@ -146,8 +145,8 @@ func (r *Reconciler) markConflicts(ctx context.Context, v *view) error {
 	return nil
 }
 
-// leaving: the pod of that UID is within its grace period. Its DEL may have run already, and its record goes with it: that
-// another pod has its address by now is the ordinary course of a rolling update, not worth a word yet.
+// leaving says whether the pod of that UID is within its grace period. Its DEL may have run already, and another pod may have its address: that is
+// normal in a rolling update, and not reported.
 func (r *Reconciler) leaving(ctx context.Context, uid types.UID) bool {
 	var pods corev1.PodList
 	if err := r.client.List(ctx, &pods, client.MatchingFields{index.PodUID: string(uid)}); err != nil || len(pods.Items) != 1 {

@@ -23,8 +23,8 @@ const (
 	explainsOnRecord  = "patch v1alpha1.ipallocation/status"
 )
 
-// TestWhatCarriesTheProofGoesLast: whoever dies between the two writes, or fails at the second one, leaves it to the next.
-func TestWhatCarriesTheProofGoesLast(t *testing.T) {
+// TestTheObjectWithTheProofIsWrittenLast: a failure between the two writes leaves the proof to the next pass.
+func TestTheObjectWithTheProofIsWrittenLast(t *testing.T) {
 	node := onepod.Node("node", "node-1", "m1")
 	cases := map[string]struct {
 		objects []client.Object
@@ -58,9 +58,9 @@ func TestWhatCarriesTheProofGoesLast(t *testing.T) {
 	}
 }
 
-// TestI3ALivePassGivesNothingToAPodThatWentMeanwhile: its pod was read before its entries; in between it went, and its successor
-// of the same name got the same address.
-func TestI3ALivePassGivesNothingToAPodThatWentMeanwhile(t *testing.T) {
+// TestI3ALivePassRecordsNothingForAPodThatWasDeletedMeanwhile: the pod was deleted between the read of it and of its
+// entries, and a successor with the same name got the same address.
+func TestI3ALivePassRecordsNothingForAPodThatWasDeletedMeanwhile(t *testing.T) {
 	f := newWorld(t, onepod.FinishedPod(), onepod.Node("node", "node-1", "m1"))
 	f.Pool.Entries = onepod.HeldByOld()
 	f.Pool.OnLive = func() {
@@ -110,7 +110,7 @@ func TestI3ANetworkStatusIsNoEvidenceForTheNextSandbox(t *testing.T) {
 	}
 }
 
-// TestI3ANetworkStatusCountsOnlyFromBeforeThePodsEnd: its kubelet, which did not list the sandbox, reported termination; the sandbox became
+// TestI3ANetworkStatusCountsOnlyFromBeforeThePodsEnd: the kubelet, which did not list the sandbox, reported termination; the sandbox became
 // ready afterwards, and the network-status was written for it.
 func TestI3ANetworkStatusCountsOnlyFromBeforeThePodsEnd(t *testing.T) {
 	cases := map[string]struct {
@@ -145,7 +145,7 @@ func emptiedRecord() *v1alpha1.IPAllocation {
 	return record
 }
 
-// TestI5APodThatCannotBeReadIsNotGone: its record stays, though its kubelet reported the end and no pool holds anything for it.
+// TestI5APodThatCannotBeReadIsNotGone: its record stays, although its kubelet reported termination and no pool has an entry for it.
 func TestI5APodThatCannotBeReadIsNotGone(t *testing.T) {
 	record := onepod.RecordOfOld(onepod.OldMachine())
 	record.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished, Node: onepod.OldMachine()}
@@ -167,16 +167,16 @@ func TestI5APodThatCannotBeReadIsNotGone(t *testing.T) {
 	}
 }
 
-// TestAFailedReadIsNewsOnceItLasts: and then once, in whatever words it fails.
-func TestAFailedReadIsNewsOnceItLasts(t *testing.T) {
+// TestAFailedReadIsReportedOnceItLasts, and then once, also if the error changes.
+func TestAFailedReadIsReportedOnceItLasts(t *testing.T) {
 	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
 	f.goneUnread = errors.New("the API server is away")
-	for _, later := range []time.Duration{0, unreadWord / 2, unreadWord, 2 * unreadWord, 3 * unreadWord} {
+	for _, later := range []time.Duration{0, reportUnreadAfter / 2, reportUnreadAfter, 2 * reportUnreadAfter, 3 * reportUnreadAfter} {
 		if err := f.after(later); err == nil {
 			t.Fatalf("after %s: it could not be read since when the node is gone, and there is no retry", later)
 		}
 		want := []string{explainsOnPod, explainsOnRecord}
-		if later < unreadWord {
+		if later < reportUnreadAfter {
 			want = nil
 		}
 		if diff := cmp.Diff(want, f.Writes); diff != "" {
@@ -185,8 +185,8 @@ func TestAFailedReadIsNewsOnceItLasts(t *testing.T) {
 	}
 }
 
-// TestAWordThatCouldNotBeWrittenIsTriedAgain long before the wait is over, and never later than the wait.
-func TestAWordThatCouldNotBeWrittenIsTriedAgain(t *testing.T) {
+// TestAFailedStatusWriteIsRetried long before the wait is over, and never later than its end.
+func TestAFailedStatusWriteIsRetried(t *testing.T) {
 	cases := map[string]struct {
 		lastRetry time.Duration
 		wantErr   bool
@@ -210,8 +210,8 @@ func TestAWordThatCouldNotBeWrittenIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestAPodWithoutItsLabelIsLookedAtAgain: no event of it would wake us.
-func TestAPodWithoutItsLabelIsLookedAtAgain(t *testing.T) {
+// TestAPodWithoutItsLabelIsReconciledAgain: its events are not watched.
+func TestAPodWithoutItsLabelIsReconciledAgain(t *testing.T) {
 	pod := onepod.PodOf("old", "10.0.0.5")
 	delete(pod.Labels, v1alpha1.GuardedLabel)
 	f := newWorld(t, pod, onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1"))
@@ -225,8 +225,8 @@ func TestAPodWithoutItsLabelIsLookedAtAgain(t *testing.T) {
 	}
 }
 
-// TestI6ACacheOfRecordsThatIsBehindShowsNoRivals: what it has to show is the UID's own record, as it was read past it.
-func TestI6ACacheOfRecordsThatIsBehindShowsNoRivals(t *testing.T) {
+// TestI6ALateCacheOfRecordsShowsNoRivals: the cache needs the UID's own record in the version of the live read.
+func TestI6ALateCacheOfRecordsShowsNoRivals(t *testing.T) {
 	cases := map[string]struct {
 		cached, read string
 		want         bool
@@ -259,7 +259,7 @@ func TestI6ACacheOfRecordsThatIsBehindShowsNoRivals(t *testing.T) {
 	}
 }
 
-// TestI6ACacheOfRecordsThatCatchesUpLaterShowedNoRivals: the look was before, so the pass cannot rest on it.
+// TestI6ACacheOfRecordsThatCatchesUpLaterShowedNoRivals: the lookup was before, so the pass cannot rest on it.
 func TestI6ACacheOfRecordsThatCatchesUpLaterShowedNoRivals(t *testing.T) {
 	record := onepod.RecordOfOld(onepod.OldMachine())
 	cached := record.DeepCopy()

@@ -23,11 +23,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
-// rewriteAgain is how soon entries are looked at again that were to be rewritten and had changed.
+// rewriteAgain is the retry interval for a rewrite of entries that had changed.
 const rewriteAgain = 5 * time.Second
 
-// observeQueries reads the queries about the record and the responses to them. A live pass about a pod with addresses that is terminated, being deleted or
-// gone reads what the last report on each sandbox was, also where the cache has no query: that report may hold the address (R11).
+// observeQueries reads the queries about the record and the responses. For a pod with addresses that is terminated, being deleted or deleted, a live
+// pass also reads the last report on each sandbox without a cached query, since that report may hold the address (R11).
 func (r *Reconciler) observeQueries(ctx context.Context, v *view) (err error) {
 	v.queries.Record = string(v.uid)
 	switch {
@@ -40,7 +40,7 @@ func (r *Reconciler) observeQueries(ctx context.Context, v *view) (err error) {
 	return err
 }
 
-// queriedNodes are the Node UIDs of the pod's sandboxes, once a report on them may hold an address.
+// queriedNodes are the Node UIDs of the pod's sandboxes, if a report on them may hold an address.
 func (v *view) queriedNodes() []types.UID {
 	lives := v.podFact.IsKnown() && !v.podFact.Get().Deleting && !facts.Ending(v.podFact, v.record).ByKubelet()
 	if lives || len(v.held) == 0 || v.record == nil {
@@ -55,7 +55,7 @@ func (v *view) queriedNodes() []types.UID {
 	return nodes
 }
 
-// confirm has the agent of the node that was read live queried, and holds on with what there is to wait for then.
+// confirm queries the agent of the node that was read live, and then waits for its response.
 func (r *Reconciler) confirm(ctx context.Context, v *view, d release.Decision) (result reconcile.Result, err error) {
 	if err := r.mayQuery(ctx, v, d); err != nil {
 		return result, err
@@ -73,7 +73,7 @@ func (r *Reconciler) confirm(ctx context.Context, v *view, d release.Decision) (
 		r.options.Queries.Make(&v.queries, node.NodeUID, v1alpha1.SandboxQuery{SandboxID: id, BootID: node.BootID, Purpose: purpose, OutOfService: d.OutOfService})
 	}
 	log.FromContext(ctx).Info("Querying the node", "nodeUID", node.NodeUID, "sandboxes", len(d.Sandboxes), "outOfService", d.OutOfService)
-	// The last report of the recorded Node is kept: it holds the address if that Node turns out to be another machine's.
+	// The last report of the recorded Node is kept: it holds the address if the Node proves to be of another machine.
 	r.withdraw(v, func(q facts.QueryKey) bool {
 		return slices.Contains(d.Sandboxes, q.SandboxID) && q.NodeUID != node.NodeUID && q.NodeUID != facts.Machine(v.record, q.SandboxID).Get().NodeUID
 	})
@@ -81,16 +81,16 @@ func (r *Reconciler) confirm(ctx context.Context, v *view, d release.Decision) (
 	return r.hold(ctx, v, *d.Then)
 }
 
-// mayQuery stands before a query to a node. A pod that the guard holds is queried about, also in a shadow, because nothing else may end
-// its wait; no other is, nor one that lives on.
+// mayQuery precedes a query to a node. In mode Shadow only pods with the finalizer that are not live are queried, because otherwise their wait might
+// not end; any other query is only reported.
 func (r *Reconciler) mayQuery(ctx context.Context, v *view, d release.Decision) error {
 	if v.hasFinalizer() && v.pod.DeletionTimestamp != nil {
 		return nil
 	}
-	return r.options.Shadow.Withhold(ctx, shadow.Ask, "about the sandboxes of "+v.podName(), d.Message)
+	return r.options.Shadow.Withhold(ctx, shadow.Query, "about the sandboxes of "+v.podName(), d.Message)
 }
 
-// withdraw has queries withdrawn. Those about sandboxes that the record has no more need nothing: see controllers/node.
+// withdraw withdraws queries. Those about sandboxes that the record no longer has are withdrawn by controllers/node.
 func (r *Reconciler) withdraw(v *view, over func(facts.QueryKey) bool) {
 	for _, q := range v.queries.All() {
 		if over(q) {
@@ -99,8 +99,8 @@ func (r *Reconciler) withdraw(v *view, over func(facts.QueryKey) bool) {
 	}
 }
 
-// rewrite gives the entries of sandboxes that are gone to those that came in their place, as far as the pod, which lives, shows their
-// addresses. The view is live, and the backend compares each entry once more. False says that there was nothing to rewrite.
+// rewrite gives the entries of replaced sandboxes to their successors, if the live pod shows the addresses. The view is live, and the backend
+// compares each entry again. It gives false if there was nothing to rewrite.
 func (r *Reconciler) rewrite(ctx context.Context, v *view, d release.Decision) (bool, error) {
 	metrics.Decisions.WithLabelValues(string(d.Action), string(d.Reason)).Inc()
 	var failures []error
@@ -141,12 +141,12 @@ func (v *view) rewrites(backend string, d release.Decision) []ipam.Rewrite {
 	return requests
 }
 
-// isVoid: the pod lives, and no query about it still needs a response; or the query is one for any sandbox, and the pod lives or holds something
-// after all that is not only withheld.
+// isVoid says whether a query is no longer needed: the pod is live and the decision needs no response, or the query is about any sandbox, and the pod
+// is live or has an entry that is not only withheld.
 func (v *view) isVoid(d release.Decision, q facts.QueryKey) bool {
 	lives := v.podFact.IsKnown() && !v.podFact.Get().Deleting
 	holds := slices.ContainsFunc(v.held, func(held facts.Held) bool {
 		return d.Withheld == nil || !slices.Contains(d.Withheld.Sandboxes, held.SandboxID)
 	})
-	return (d.Action == release.Keep && !d.Asking) || (q.SandboxID == v1alpha1.AnySandbox && (lives || holds))
+	return (d.Action == release.Keep && !d.Queried) || (q.SandboxID == v1alpha1.AnySandbox && (lives || holds))
 }

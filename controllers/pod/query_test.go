@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
-// newLife is the old pod, which lives and shows its address, on a node that is guarded by agents.
+// newLife is the old pod, live and with its address in the network-status, on a node with an agent.
 func newLife(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	f := newWorld(t, append(objects, onepod.PodOf("old", "10.0.0.5"))...)
@@ -31,7 +31,7 @@ func newLife(t *testing.T, objects ...client.Object) *world {
 	return f
 }
 
-// readySince is a Node that became Ready that long before now.
+// readySince is a Node that became Ready a duration before now.
 func readySince(node *corev1.Node, before time.Duration) *corev1.Node {
 	node.Status.Conditions[0].LastTransitionTime = metav1.NewTime(onepod.Now.Add(-before))
 	return node
@@ -47,8 +47,8 @@ func (f *world) queried() []string {
 	return ids
 }
 
-// TestAPodThatLivesIsQueriedAboutThoughAReadFailed: the delay after a reboot is over once, and no event brings that moment again.
-func TestAPodThatLivesIsQueriedAboutThoughAReadFailed(t *testing.T) {
+// TestALivePodIsQueriedAboutAfterAFailedRead: no event repeats the end of the delay after a reboot.
+func TestALivePodIsQueriedAboutAfterAFailedRead(t *testing.T) {
 	for _, kind := range []string{"pods", "node", "guardednodes"} {
 		t.Run(kind, func(t *testing.T) {
 			f := newLife(t, onepod.RecordOfOld(onepod.OldMachine()), rebooted(readySince(onepod.Node("node", "node-1", "m1"), time.Hour)),
@@ -72,7 +72,7 @@ func TestAPodThatLivesIsQueriedAboutThoughAReadFailed(t *testing.T) {
 	}
 }
 
-// TestI5ARecordLosesNothingOfAPodThatCannotBeRead: the pool is empty of its address, which the pod may still show.
+// TestI5ARecordLosesNothingOfAPodThatCannotBeRead: the pool has no entry of its address, which the pod may still show.
 func TestI5ARecordLosesNothingOfAPodThatCannotBeRead(t *testing.T) {
 	f := newLife(t, onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1"))
 	f.Pool.Entries = nil
@@ -130,8 +130,8 @@ func TestAQueryIsToTheNodeThatWasReadLive(t *testing.T) {
 	}
 }
 
-// TestR5AQueryThatIsToBeReplacedDoesNotStand: the response to it that comes before the write releases nothing.
-func TestR5AQueryThatIsToBeReplacedDoesNotStand(t *testing.T) {
+// TestR5APendingQueryDoesNotStand: a response to it before the write releases nothing.
+func TestR5APendingQueryDoesNotStand(t *testing.T) {
 	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Gone(), onepod.Node("node", "node-1", "m1"))
 	f.r.options.Evidence = release.EvidenceAgent
 	read, err := f.r.options.Queries.Cached(t.Context(), f.Client, "old")
@@ -212,7 +212,7 @@ func TestR11APassThatCannotReadAReportReleasesNothing(t *testing.T) {
 	f.releasesAfter(onepod.NodeGoneDelay + time.Second)
 }
 
-// TestAnOrdinaryPodCostsNoReadOfAGuardedNode, and neither does one that holds nothing.
+// TestAnOrdinaryPodCostsNoReadOfAGuardedNode, and neither does one without entries.
 func TestAnOrdinaryPodCostsNoReadOfAGuardedNode(t *testing.T) {
 	finished := onepod.FinishedPod()
 	for name, tc := range map[string]struct {
@@ -270,8 +270,8 @@ func TestQueriesThatAreOverAreWithdrawn(t *testing.T) {
 	}
 }
 
-// TestWhatAnAgentSawIsInTheRecord before anything is decided by it: the response is removed with its query.
-func TestWhatAnAgentSawIsInTheRecord(t *testing.T) {
+// TestTheReportOfAnAgentIsRecorded before a decision rests on it, because the response is removed with its query.
+func TestTheReportOfAnAgentIsRecorded(t *testing.T) {
 	for pod, want := range map[types.UID]v1alpha1.Attribution{"old": v1alpha1.AttributionAgentSeen, "": v1alpha1.AttributionObservedAdd} {
 		t.Run("seen with the UID "+string(pod), func(t *testing.T) {
 			record, guarded := onepod.RecordOfOld(onepod.OldMachine()), onepod.Gone()

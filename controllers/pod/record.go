@@ -22,9 +22,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// syncRecord writes down what the view has learned: new addresses, the machine of new sandboxes, the kubelet's report. It
-// comes before any decision, so that a delay is counted from a time that outlives us. The ordinary end of a pod (the pool
-// is empty of it) writes nothing.
+// syncRecord records what is new in the view: addresses, the machines of new sandboxes, the kubelet's report. It precedes any decision, so that a
+// delay counts from a persisted time. The ordinary termination of a pod, without entries in a pool, causes no write.
 func (r *Reconciler) syncRecord(ctx context.Context, v *view) error {
 	if v.heldRead.IsUnknown() || (v.record == nil && len(v.held) == 0) {
 		return nil
@@ -42,15 +41,15 @@ func (r *Reconciler) syncRecord(ctx context.Context, v *view) error {
 	if record.Spec.NodeName == "" {
 		record.Spec.NodeName = v.nodeName()
 	}
-	// What could not be read of the Node is missing in what is written, and read again by the next pass.
+	// After a failed read of the Node the record is written without it, and the next pass reads it again.
 	nodeErr := errors.Join(r.recordEnding(ctx, v, record, now), r.recordMachines(ctx, v, record))
 	if nodeErr != nil && record.Spec.AliveNodeUID != "" {
-		return nodeErr // a sandbox that is new now gets its machine with the write that records it, or never
+		return nodeErr // a new sandbox is recorded together with its machine, or not yet
 	}
 	return errors.Join(r.writeLearned(ctx, v, record), nodeErr)
 }
 
-// writeLearned writes the record where the view has learned something.
+// writeLearned writes the record if something is new.
 func (r *Reconciler) writeLearned(ctx context.Context, v *view, record *v1alpha1.IPAllocation) error {
 	if v.record == nil || !equality.Semantic.DeepEqual(v.record.Spec, record.Spec) {
 		nameNetworks(v, record)
@@ -59,9 +58,8 @@ func (r *Reconciler) writeLearned(ctx context.Context, v *view, record *v1alpha1
 	return nil
 }
 
-// proveIdentity stands before every sandbox that is new to the record, and after the entries were read: pods, pools and records
-// come by watches or reads of their own, so the pod may be gone by the time of its entries, and the sandbox its successor's,
-// which is what names lead to. What is recorded is believed ever after.
+// proveIdentity reads the pod live, after the entries and before a new sandbox is recorded, because what is recorded is trusted from then on. Pods,
+// pools and records are read separately, so the name may belong to a successor by now.
 func (r *Reconciler) proveIdentity(ctx context.Context, v *view) error {
 	if (v.live && v.pod == nil) || len(v.newPools()) == 0 {
 		return nil
@@ -71,16 +69,16 @@ func (r *Reconciler) proveIdentity(ctx context.Context, v *view) error {
 	err := r.live.Get(ctx, types.NamespacedName(v.ref()), &live)
 	switch {
 	case apierrors.IsNotFound(err) || (err == nil && live.UID != v.uid):
-		return fmt.Errorf("%s is gone, and was about to be given another pod's sandbox: %w", v.podName(), records.ErrStale)
+		return fmt.Errorf("%s was deleted, so a sandbox with its name may be of another pod: %w", v.podName(), records.ErrStale)
 	case err != nil:
 		return fmt.Errorf("reading %s before a sandbox is recorded for it: %w", v.podName(), err)
 	case live.DeletionTimestamp != nil && !v.live:
-		return fmt.Errorf("%s is being deleted, and its sandbox may be gone together with the record that it had: %w", v.podName(), records.ErrStale)
+		return fmt.Errorf("%s is being deleted, and its sandbox and record may be gone: %w", v.podName(), records.ErrStale)
 	}
 	return nil
 }
 
-// recordHeld adds what is new and keeps, for what is known, the first time it was seen.
+// recordHeld adds new entries, and keeps for known ones the time when they were first seen.
 func (r *Reconciler) recordHeld(v *view, record *v1alpha1.IPAllocation, now metav1.Time) {
 	for i := range v.held {
 		held := &v.held[i]
@@ -100,8 +98,8 @@ func (r *Reconciler) recordHeld(v *view, record *v1alpha1.IPAllocation, now meta
 	}
 }
 
-// nameNetworks fills in the network of each address that the pod's network-status shows by now. It comes with a write that there
-// is anyway: the status is written after the address was recorded, and the name alone is not worth a second write for every pod.
+// nameNetworks adds the network of each address that the pod's network-status shows by now. It causes no write by itself: the status is written after
+// the address was recorded, and a second write for every pod would be too expensive.
 func nameNetworks(v *view, record *v1alpha1.IPAllocation) {
 	if v.pod == nil {
 		return
@@ -123,7 +121,7 @@ func recordSandbox(v *view, record *v1alpha1.IPAllocation, held *facts.Held, now
 		if s.ID != held.SandboxID {
 			continue
 		}
-		// Better evidence is worth a write only once the pod has ended with entries left, or got another sandbox: it does not outlive the process.
+		// Better evidence is written only once the pod has terminated with entries left, or got another sandbox, because it does not outlive the process.
 		if s.Attribution == v1alpha1.AttributionObservedAdd && held.Attribution != v1alpha1.AttributionNone && (facts.Ending(v.podFact, v.record).ByKubelet() || held.Followed) {
 			s.Attribution = held.Attribution
 		}
@@ -134,9 +132,8 @@ func recordSandbox(v *view, record *v1alpha1.IPAllocation, held *facts.Held, now
 		v1alpha1.SandboxRecord{ID: held.SandboxID, ObservedTime: now, Attribution: held.Attribution})
 }
 
-// dropGone takes out of the record what the pools are proven to be empty of, where somebody would stumble over it: a pod
-// that lives on, or one of several sandboxes of a pod that is still held. An address that network-status shows is kept, unless a
-// later sandbox has it, and so is every one of a pod that could not be read, which may show it.
+// dropGone removes addresses from the record that the pools are proven not to have, if the pod is live, or is held for another sandbox. An address in
+// the network-status is kept, unless a later sandbox has it, and so are all addresses of a pod that could not be read.
 func (r *Reconciler) dropGone(v *view, record *v1alpha1.IPAllocation) {
 	deleting := !v.podFact.IsKnown() || v.podFact.Get().Deleting
 	if v.stale || v.podFact.IsUnknown() || (deleting && !v.live) {
@@ -156,11 +153,10 @@ func (r *Reconciler) dropGone(v *view, record *v1alpha1.IPAllocation) {
 	})
 }
 
-// recordMachines reads the node, past every cache and after the entries were seen, for the sandboxes that have no machine yet.
+// recordMachines reads the Node live, after the entries, for the sandboxes that have no machine yet.
 //
-// A Node object that is younger than the sandbox's entry, or than the pod's binding, is another registration than the one
-// that ran it, perhaps another machine: it tells nothing. The exception is a Node under which the pod is known to have lived, and a
-// sandbox that came after that was recorded (madeUnder).
+// A Node object that is younger than the sandbox's entry, or than the pod's binding, may be of another machine than the one that ran the sandbox, and
+// is no evidence. The exception is a Node under which the pod is known to have been alive before the sandbox was created (madeUnder).
 func (r *Reconciler) recordMachines(ctx context.Context, v *view, record *v1alpha1.IPAllocation) error {
 	var node *corev1.Node
 	for i := range record.Spec.Sandboxes {
@@ -188,8 +184,8 @@ func (r *Reconciler) recordMachines(ctx context.Context, v *view, record *v1alph
 	return nil
 }
 
-// seenAt is when an entry of the pod was seen, by the clock of the API server as far as that shows: not before the pod was made. The clock of the
-// manager may be behind, and the Node object seem younger than the entry (docs/decisions/0211).
+// seenAt is when an entry of the pod was seen, but not before the pod was created by the clock of the API server: the clock of the manager may be slow,
+// so that the Node object would seem younger than the entry (docs/decisions/0211).
 func (v *view) seenAt(observed time.Time) time.Time {
 	if v.pod != nil && v.pod.CreationTimestamp.After(observed) {
 		return v.pod.CreationTimestamp.Time
@@ -197,8 +193,8 @@ func (v *view) seenAt(observed time.Time) time.Time {
 	return observed
 }
 
-// madeUnder: the machine of the pod had registered this Node object, and the pod was alive under it, when the pools were last read live without the
-// sandbox. What is new since, and was not seen in a pool before the registration, was made by that machine.
+// madeUnder says whether the machine of the pod had registered this Node object, with the pod alive under it, when the pools were last read live
+// without the sandbox. A sandbox that is new since, and was in no pool before the registration, was created by that machine.
 func (v *view) madeUnder(node *corev1.Node, sandboxID string) bool {
 	if v.record == nil || v.record.Spec.AliveNodeUID != node.UID || slices.Contains(recordSandboxKeysOf(v.record), sandboxID) {
 		return false
@@ -208,7 +204,7 @@ func (v *view) madeUnder(node *corev1.Node, sandboxID string) bool {
 	})
 }
 
-// boundBefore says whether the pod was bound before that moment, by its object or, once that is gone, by its record.
+// boundBefore says whether the pod was bound before a moment, by its object or, once that is deleted, by its record.
 func boundBefore(v *view, record *v1alpha1.IPAllocation, moment time.Time) bool {
 	var bound time.Time
 	if v.pod != nil {
@@ -219,7 +215,7 @@ func boundBefore(v *view, record *v1alpha1.IPAllocation, moment time.Time) bool 
 	return !bound.IsZero() && moment.After(bound)
 }
 
-// writeRecord creates or updates the record; somebody else's write in between is an error worth another try.
+// writeRecord creates or updates the record. A concurrent write is an error that is retried.
 func (r *Reconciler) writeRecord(ctx context.Context, v *view, record *v1alpha1.IPAllocation) error {
 	if err := records.Put(ctx, r.client, record); err != nil {
 		return fmt.Errorf("%s: %w", v.podName(), err)

@@ -19,15 +19,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// endings are the ends that a kubelet reports, as records have them.
+// endings are the terminations that a kubelet reports, in the form of records.
 var endings = map[release.Ending]v1alpha1.KubeletEnding{
 	release.EndingFinished:  v1alpha1.EndingFinished,
 	release.EndingCompleted: v1alpha1.EndingCompleted,
 	release.EndingRejected:  v1alpha1.EndingRejected,
 }
 
-// recordEnding persists the kubelet's report while entries remain, with the machine whose kubelet it was: the pod object may go before
-// they do, and another machine may have the node's name by then.
+// recordEnding records the kubelet's report of termination while entries remain, with the machine of the kubelet: the pod may be deleted before the
+// entries are removed, and another machine may have the node's name by then.
 func (r *Reconciler) recordEnding(ctx context.Context, v *view, record *v1alpha1.IPAllocation, now metav1.Time) error {
 	ending, reported := endings[facts.Ending(v.podFact, v.record)]
 	if !reported || len(v.held) == 0 {
@@ -42,7 +42,7 @@ func (r *Reconciler) recordEnding(ctx context.Context, v *view, record *v1alpha1
 		}
 		record.Spec.Kubelet = report
 	case report.Ending != v1alpha1.EndingFinished:
-		report.Ending = ending // the phase is the same one, and so is who wrote it
+		report.Ending = ending // of the same phase and writer
 	}
 	if report.Node != nil {
 		return nil
@@ -50,8 +50,8 @@ func (r *Reconciler) recordEnding(ctx context.Context, v *view, record *v1alpha1
 	return r.recordWriter(ctx, v, record)
 }
 
-// recordWriter reads the Node past every cache, and after the pod, for a report that is new; an older one that has none yet waits for a
-// pass that reads everything live. A new one whose Node could not be read is not recorded yet: it would be an older one for the next pass.
+// recordWriter reads the Node live, after the pod, for a new report; an older one without a machine waits for a live pass. A new report whose Node
+// could not be read is not recorded yet: the next pass would treat it as an older one.
 func (r *Reconciler) recordWriter(ctx context.Context, v *view, record *v1alpha1.IPAllocation) error {
 	isNew := v.record == nil || v.record.Spec.Kubelet == nil
 	node := v.node
@@ -61,9 +61,9 @@ func (r *Reconciler) recordWriter(ctx context.Context, v *view, record *v1alpha1
 	if isNew && node.IsUnknown() {
 		record.Spec.Kubelet = nil
 		if v.live {
-			return nil // the decision holds on what is unknown, says so, and is made again
+			return nil // the decision holds on the unknown fact
 		}
-		return fmt.Errorf("reading node %s for whose kubelet ended %s (%w): %s", v.nodeName(), v.podName(), records.ErrStale, node.Why())
+		return fmt.Errorf("reading node %s, whose kubelet may have terminated %s (%w): %s", v.nodeName(), v.podName(), records.ErrStale, node.Why())
 	}
 	if (v.live || isNew) && node.IsKnown() && release.EndedUnder(facts.AsItIs(v.podFact, v.record), node.Get()) {
 		record.Spec.Kubelet.Node = new(node.Get().Identity())
@@ -71,19 +71,18 @@ func (r *Reconciler) recordWriter(ctx context.Context, v *view, record *v1alpha1
 	return nil
 }
 
-// livesOn says whether the pod has not ended, by a read that comes after all that the view has.
+// livesOn says whether the pod has not terminated, by a live read after the view.
 func (r *Reconciler) livesOn(ctx context.Context, v *view) (bool, error) {
 	var pod corev1.Pod
 	err := r.live.Get(ctx, types.NamespacedName(v.ref()), &pod)
 	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("reading %s for whether it lives on the Node that registered: %w", v.podName(), err)
+		return false, fmt.Errorf("reading %s after its Node registered again: %w", v.podName(), err)
 	}
 	return err == nil && pod.UID == v.uid && release.PodEnding(&pod) == release.EndingNone, nil
 }
 
-// readdress: the same boot of the same machine registered a new Node object. What was recorded under the old one is
-// the new one's, and so is everything that will be asked about it, but not who wrote the pod's end. It rests on a live read; a
-// cached one leads to it.
+// readdress updates the record after the same machine, in the same boot, registered a new Node object: its sandboxes belong to the new Node UID, but
+// not the recorded writer of the pod's termination. It requires a live read.
 func (r *Reconciler) readdress(ctx context.Context, v *view) error {
 	if !v.live || v.record == nil || !v.node.IsKnown() {
 		return nil
@@ -96,10 +95,10 @@ func (r *Reconciler) readdress(ctx context.Context, v *view) error {
 	}
 	lives, err := r.livesOn(ctx, v)
 	if err != nil {
-		return err // nothing asks again once the record follows
+		return err // no later pass retries once the record has the new UID
 	}
 	if lives {
-		record.Spec.AliveNodeUID = live.NodeUID // so that the end, once it comes, is this Node's word
+		record.Spec.AliveNodeUID = live.NodeUID // so that a later termination counts as reported under this Node
 	}
 	log.FromContext(ctx).Info("The node's machine registered again; the record follows", "node", record.Spec.NodeName, "nodeUID", live.NodeUID)
 	return r.writeRecord(ctx, v, record)

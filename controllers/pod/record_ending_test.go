@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
-// bound is the old pod, bound that long before now.
+// bound is the old pod, bound a duration before now.
 func bound(pod *corev1.Pod, before time.Duration) *corev1.Pod {
 	pod.CreationTimestamp = metav1.NewTime(onepod.Now.Add(-24 * time.Hour))
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue,
@@ -30,7 +30,7 @@ func bound(pod *corev1.Pod, before time.Duration) *corev1.Pod {
 	return pod
 }
 
-// finishedAfter is the old pod, which was deleted and then ended by a kubelet: a container ended after the deletion.
+// finishedAfter is the old pod, deleted and then terminated by a kubelet: a container terminated after the deletion.
 func finishedAfter(before time.Duration) *corev1.Pod {
 	pod := bound(onepod.FinishedPod(), before)
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main",
@@ -38,14 +38,14 @@ func finishedAfter(before time.Duration) *corev1.Pod {
 	return pod
 }
 
-// terminatingPod is the old pod, which is being deleted and has not ended.
+// terminatingPod is the old pod, being deleted and not terminated.
 func terminatingPod(before time.Duration) *corev1.Pod {
 	pod := bound(onepod.PodOf("old", "10.0.0.5"), before)
 	pod.DeletionTimestamp = &metav1.Time{Time: onepod.Now.Add(-time.Minute)}
 	return pod
 }
 
-// end ends the pod in the name of whichever kubelet has it.
+// end terminates the pod as a kubelet.
 func (f *world) end() {
 	f.Helper()
 	f.endAs(finishedAfter(time.Hour))
@@ -73,8 +73,8 @@ func later(node *corev1.Node, after time.Duration) *corev1.Node {
 	return node
 }
 
-// TestWhoseKubeletEndedThePodIsRecorded with the first report, and stays as it was. The Nodes of the cases are there for half an hour.
-func TestWhoseKubeletEndedThePodIsRecorded(t *testing.T) {
+// TestTheMachineThatReportedTerminationIsRecorded with the first report, and does not change. The Nodes of the cases are half an hour old.
+func TestTheMachineThatReportedTerminationIsRecorded(t *testing.T) {
 	machine := func(uid types.UID, m string) *v1alpha1.NodeIdentity {
 		return &v1alpha1.NodeIdentity{UID: uid, MachineID: m, SystemUUID: m + "-system", BootID: m + "-boot"}
 	}
@@ -128,8 +128,8 @@ func TestWhoseKubeletEndedThePodIsRecorded(t *testing.T) {
 	}
 }
 
-// TestI6ALateCacheOfNodesDoesNotSayWhoseKubeletItWas: it still has the Node on which the pod began.
-func TestI6ALateCacheOfNodesDoesNotSayWhoseKubeletItWas(t *testing.T) {
+// TestI6ALateCacheOfNodesIsNoEvidenceOfTheReportingMachine: it still has the Node under which the pod began.
+func TestI6ALateCacheOfNodesIsNoEvidenceOfTheReportingMachine(t *testing.T) {
 	record := onepod.RecordOfOld(onepod.OldMachine())
 	f := newWorld(t, finishedAfter(time.Minute), record, later(onepod.Node("node", "node-2", "m2"), 0))
 	f.r.client = interceptor.NewClient(f.Truth, interceptor.Funcs{
@@ -152,31 +152,31 @@ func TestI6ALateCacheOfNodesDoesNotSayWhoseKubeletItWas(t *testing.T) {
 	}
 }
 
-// completedPod is the old pod, which its kubelet ended and nobody deleted.
+// completedPod is the old pod, terminated by its kubelet and not deleted.
 func completedPod() *corev1.Pod {
 	pod := finishedAfter(time.Minute)
 	pod.DeletionTimestamp = nil
 	return pod
 }
 
-// failsToReadTheNode looks twice, in vain, and expects that no report is recorded by that.
+// failsToReadTheNode reconciles twice with failing reads of the Node, and expects that no report is recorded.
 func (f *world) failsToReadTheNode() {
 	f.Helper()
 	f.FailReads = "node"
-	for _, moment := range []time.Duration{0, unreadWord} {
+	for _, moment := range []time.Duration{0, reportUnreadAfter} {
 		if err := f.after(moment); err == nil {
 			f.Fatalf("after %s: the Node could not be read, and there is no retry", moment)
 		}
 		if report := f.Record().Spec.Kubelet; report != nil {
-			f.Fatalf("after %s: the report %+v was recorded, whose Node nobody would read", moment, report)
+			f.Fatalf("after %s: the report %+v was recorded without its Node", moment, report)
 		}
 	}
 	f.FailReads = ""
 }
 
-// TestWhoseKubeletItWasIsReadAgain where the first read failed: no later pass but the one that decides would, and by then the Node may
-// have registered anew.
-func TestWhoseKubeletItWasIsReadAgain(t *testing.T) {
+// TestTheReportingMachineIsReadAgain after a failed read: otherwise only the pass that decides would read it, and by then the Node may have registered
+// again.
+func TestTheReportingMachineIsReadAgain(t *testing.T) {
 	node := onepod.Node("node", "node-1", "m1")
 	for name, objects := range map[string][]client.Object{
 		"of a pod with a record": {completedPod(), node, onepod.RecordOfOld(onepod.OldMachine())},
@@ -185,7 +185,7 @@ func TestWhoseKubeletItWasIsReadAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newWorld(t, objects...)
 			f.failsToReadTheNode()
-			f.holdsUntil(2 * unreadWord)
+			f.holdsUntil(2 * reportUnreadAfter)
 			if report := f.Record().Spec.Kubelet; report == nil || report.Node == nil || report.Node.UID != "node-1" {
 				t.Fatalf("the report is %+v, expected the word of Node UID node-1", report)
 			}
@@ -198,8 +198,8 @@ func TestWhoseKubeletItWasIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestWhoseKubeletItWasCannotBeReadIsSaid: what fails for good is no silent try after try.
-func TestWhoseKubeletItWasCannotBeReadIsSaid(t *testing.T) {
+// TestAnUnreadableReportingMachineIsReported: a permanent failure is not retried without a report.
+func TestAnUnreadableReportingMachineIsReported(t *testing.T) {
 	f := newWorld(t, completedPod(), onepod.Node("node", "node-1", "m1"), onepod.RecordOfOld(onepod.OldMachine()))
 	f.failsToReadTheNode()
 	if !slices.Contains(f.Writes, explainsOnRecord) {
@@ -207,7 +207,7 @@ func TestWhoseKubeletItWasCannotBeReadIsSaid(t *testing.T) {
 	}
 }
 
-// TestI6AReportStaysThoughItsNodeCannotBeRead: that the kubelet ended the pod is proven, whoever's it was.
+// TestI6AReportStaysThoughItsNodeCannotBeRead: the report of termination stays valid without its machine.
 func TestI6AReportStaysThoughItsNodeCannotBeRead(t *testing.T) {
 	record := onepod.RecordOfOld(onepod.OldMachine())
 	record.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished, ObservedTime: metav1.NewTime(onepod.Now.Add(-time.Minute))}
@@ -222,7 +222,7 @@ func TestI6AReportStaysThoughItsNodeCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestACompletedPodStaysItsKubeletsOnceItIsDeleted: a terminal phase is never written twice.
+// TestACompletedPodStaysItsKubeletsOnceItIsDeleted: a terminal phase is written only once.
 func TestACompletedPodStaysItsKubeletsOnceItIsDeleted(t *testing.T) {
 	record := onepod.RecordOfOld(onepod.OldMachine())
 	first := metav1.NewTime(onepod.Now.Add(-time.Hour))
@@ -241,8 +241,8 @@ func TestACompletedPodStaysItsKubeletsOnceItIsDeleted(t *testing.T) {
 	}
 }
 
-// TestI1I3AReplacementsEndIsNotTheOldMachines plays it with the records that a manager writes, which dies whenever nothing is going on.
-func TestI1I3AReplacementsEndIsNotTheOldMachines(t *testing.T) {
+// TestI1I3ATerminationByAReplacementIsNotTheOldMachines uses the records that a manager writes which is restarted after each step.
+func TestI1I3ATerminationByAReplacementIsNotTheOldMachines(t *testing.T) {
 	for name, play := range map[string]func(*world){
 		"the manager sees it all": func(f *world) {
 			f.Apply(later(onepod.Node("node", "node-2", "m2"), time.Second))
@@ -290,7 +290,7 @@ func TestI1I3AReplacementsEndIsNotTheOldMachines(t *testing.T) {
 	}
 }
 
-// TestAReportIsNotReaddressed: the record follows its machine to another Node UID (the same boot), and what was reported stays as it was.
+// TestAReportIsNotReaddressed: the record gets the new Node UID of its machine (the same boot), and the recorded report does not change.
 func TestAReportIsNotReaddressed(t *testing.T) {
 	record := onepod.RecordOfOld(onepod.OldMachine())
 	record.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished, ObservedTime: metav1.NewTime(onepod.Now.Add(-time.Minute)), Node: onepod.OldMachine()}
@@ -309,8 +309,8 @@ func TestAReportIsNotReaddressed(t *testing.T) {
 	f.releasesAfter(time.Second)
 }
 
-// TestOnlyAPodThatLivesOnIsAliveUnderANodeThatRegistersAgain.
-func TestOnlyAPodThatLivesOnIsAliveUnderANodeThatRegistersAgain(t *testing.T) {
+// TestOnlyALivePodIsAliveUnderANodeThatRegistersAgain.
+func TestOnlyALivePodIsAliveUnderANodeThatRegistersAgain(t *testing.T) {
 	another := terminatingPod(time.Hour)
 	another.UID = "new"
 	for name, tc := range map[string]struct {
@@ -339,7 +339,7 @@ func TestOnlyAPodThatLivesOnIsAliveUnderANodeThatRegistersAgain(t *testing.T) {
 	}
 }
 
-// TestARecordDoesNotFollowWhileThePodCannotBeRead: nothing would ask again whether the pod lived under the Node that registered.
+// TestARecordDoesNotFollowWhileThePodCannotBeRead: no later pass would read whether the pod was alive under the new Node.
 func TestARecordDoesNotFollowWhileThePodCannotBeRead(t *testing.T) {
 	f := newWorld(t, terminatingPod(time.Hour), onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-2", "m1"))
 	v, err := f.r.observe(t.Context(), "old", true)
@@ -356,16 +356,16 @@ func TestARecordDoesNotFollowWhileThePodCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestI2ASandboxThatIsMadeAfterItsNodeRegisteredAgainGetsAMachine: the machine of the pod registered anew while the pod lived, which the record
-// has; later the pod gets another sandbox there.
-func TestI2ASandboxThatIsMadeAfterItsNodeRegisteredAgainGetsAMachine(t *testing.T) {
+// TestI2ASandboxFromAfterANewRegistrationGetsAMachine: the machine of the pod registered again while the pod was alive, which is
+// recorded; later the pod gets another sandbox there.
+func TestI2ASandboxFromAfterANewRegistrationGetsAMachine(t *testing.T) {
 	cases := map[string]struct {
 		alive types.UID
 		seen  time.Duration
 		want  bool
 	}{
 		"the pod is known to have lived under the Node":  {"node-2", -time.Minute, true},
-		"nobody saw the pod alive under it":              {"", -time.Minute, false},
+		"the pod was not seen alive under it":            {"", -time.Minute, false},
 		"it lived under another registration":            {"node-1", -time.Minute, false},
 		"its entry was there before the Node registered": {"node-2", -time.Hour, false},
 	}

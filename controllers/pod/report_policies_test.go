@@ -15,9 +15,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
-// TestI11AForgedTerminationLetsNothingGo: another client wrote the phase of a deleted pod as the field manager kubelet. The pod holds
-// nothing: where the write can be forged, the agent is queried before the pod is let go.
-func TestI11AForgedTerminationLetsNothingGo(t *testing.T) {
+// TestI11AForgedTerminationReleasesNothing: another client wrote the phase of a deleted pod as the field manager kubelet. The pod has
+// no entry: if the write can be forged, the agent is queried before the pod is unprotected.
+func TestI11AForgedTerminationReleasesNothing(t *testing.T) {
 	created := onepod.Now.Add(-20 * time.Minute)
 	cases := map[string]struct {
 		since  time.Time

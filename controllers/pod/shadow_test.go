@@ -26,7 +26,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
-// reportingPool gives nothing back.
+// reportingPool releases nothing.
 type reportingPool struct {
 	*onepod.Pool
 	report *shadow.Reporter
@@ -40,7 +40,7 @@ func (p reportingPool) Release(ctx context.Context, requests []ipam.Request) []i
 	return results
 }
 
-// inShadow makes a shadow of a reconciler.
+// inShadow puts a reconciler into mode Shadow.
 func (f *world) inShadow() *world {
 	report := shadow.NewReporter()
 	f.r.options.Shadow = report
@@ -48,7 +48,7 @@ func (f *world) inShadow() *world {
 	return f
 }
 
-// look reconciles after that long, and says whether the pod and its record are there.
+// look reconciles after a duration, and says whether the pod and its record exist.
 func (f *world) look(d time.Duration) (pod, record bool) {
 	f.Helper()
 	if err := shadow.Ignore(f.after(d)); err != nil {
@@ -64,7 +64,7 @@ func (f *world) look(d time.Duration) (pod, record bool) {
 	return there(&corev1.Pod{}, client.ObjectKey{Namespace: "default", Name: "web-1"}), there(&v1alpha1.IPAllocation{}, client.ObjectKey{Name: "old"})
 }
 
-func TestAShadowLetsAPodGoByTheSameProofsAndKeepsThem(t *testing.T) {
+func TestAShadowUnprotectsByTheSameProofsAndKeepsThem(t *testing.T) {
 	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Lease("node", onepod.Now.Add(-time.Hour))).inShadow()
 	for d := time.Duration(0); d < onepod.NodeGoneDelay; d += nodelife.LookInterval {
 		if pod, _ := f.look(d); !pod {
@@ -81,8 +81,8 @@ func TestAShadowLetsAPodGoByTheSameProofsAndKeepsThem(t *testing.T) {
 	}
 }
 
-// heldInShadow is a pod that PodGC ended, on a Ready node with an agent that has reported the one sandbox on record gone. Of the two
-// addresses that it showed, one stands in the pool.
+// heldInShadow is a pod whose phase PodGC wrote, on a Ready node whose agent has reported the recorded sandbox gone. Of its two addresses, one is in
+// the pool.
 func heldInShadow(t *testing.T) (*world, *events.FakeRecorder) {
 	t.Helper()
 	pod := onepod.DeletedPod()
@@ -97,7 +97,7 @@ func heldInShadow(t *testing.T) (*world, *events.FakeRecorder) {
 	return f, recorder
 }
 
-// aboutAny is the query whether the node has any sandbox of the pod; zero without one.
+// aboutAny is the query about any sandbox of the pod; zero without one.
 func (f *world) aboutAny() onepod.StandingQuery {
 	f.Helper()
 	for _, q := range f.QueriesAbout("old") {
@@ -108,7 +108,7 @@ func (f *world) aboutAny() onepod.StandingQuery {
 	return onepod.StandingQuery{}
 }
 
-// respondAny has the agent report that the node has no sandbox of the pod.
+// respondAny makes the agent report that the node has no sandbox of the pod.
 func (f *world) respondAny() {
 	f.Helper()
 	f.respond(v1alpha1.AnySandbox, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, "")
@@ -124,14 +124,14 @@ func TestAShadowQueriesForAnotherSandboxOfAPodThatItHolds(t *testing.T) {
 		t.Fatalf("the pod is there: %t, the query is %+v; expected both to stay as they were (%+v) until the agent has responded", pod, f.aboutAny(), query)
 	}
 	close(recorder.Events)
-	var said []string
+	var lines []string
 	for e := range recorder.Events {
-		said = append(said, e)
+		lines = append(lines, e)
 	}
-	if !slices.ContainsFunc(said, func(e string) bool {
+	if !slices.ContainsFunc(lines, func(e string) bool {
 		return strings.Contains(e, "apart from addresses of sandboxes that are proven gone, which stay in their pools")
 	}) {
-		t.Errorf("no event says what the pod waits for: %q", said)
+		t.Errorf("no event has the reason of the wait: %q", lines)
 	}
 	f.r.recorder = events.NewFakeRecorder(100)
 
@@ -164,7 +164,7 @@ func TestAnEntryOfAnotherSandboxMakesTheQueryVoidInShadowToo(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatAShadowWithholdsFromAPodThatIsHeldCountsAsNothing(t *testing.T) {
+func TestOnlyWithheldEntriesOfAHeldPodCountAsNone(t *testing.T) {
 	deleted, living, free := onepod.DeletedPod(), onepod.PodOf("old", "10.0.0.5"), onepod.DeletedPod()
 	living.Finalizers, free.Finalizers = []string{v1alpha1.Finalizer}, nil
 	proven, record := facts.Queries{Record: "old", Objects: []v1alpha1.GuardedNode{*onepod.Gone()}}, onepod.RecordOfOld(onepod.OldMachine())
@@ -229,7 +229,7 @@ func TestAShadowQueriesOnlyAboutWhatTheGuardHolds(t *testing.T) {
 	}
 }
 
-// One sandbox of a pod that has completed, and that no client deletes, is proven gone. About the other no node is queried in a shadow.
+// One sandbox of a completed pod that is not deleted is proven gone. In mode Shadow no node is queried about the other.
 func TestAShadowQueriesNoNodeAboutTheOtherSandboxOfACompletedPod(t *testing.T) {
 	pod := onepod.FinishedPod()
 	pod.DeletionTimestamp = nil

@@ -25,9 +25,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
-// TestI3ALateCacheGivesNothingToADeadPodOfTheName: the pool's watch shows the ADD of a StatefulSet's next pod before the pods' watch
-// shows that the last one of the name is gone.
-func TestI3ALateCacheGivesNothingToADeadPodOfTheName(t *testing.T) {
+// TestI3ALateCacheRecordsNothingForADeletedPodOfTheName: the watch of pools shows the ADD of a StatefulSet's next pod before the watch of
+// pods shows that the last one of the name is deleted.
+func TestI3ALateCacheRecordsNothingForADeletedPodOfTheName(t *testing.T) {
 	for name, ip := range map[string]string{"the successor has the same address": "10.0.0.5", "the successor has another address": "10.0.0.6"} {
 		t.Run(name, func(t *testing.T) {
 			pool := &onepod.Pool{Entries: []ipam.Entry{{

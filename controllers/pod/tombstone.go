@@ -19,9 +19,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
-// keepFromSuccessors puts tombstones on the entries of a pod whose object is gone while its sandbox may live: an IPAM gives the entry of a
-// name to the next pod of that name. So it does where the entry of a later sandbox was removed while an earlier one may use the address. Only
-// a live view will do: a record that the cache still has, and that went with its proven release, would bring an entry back that nothing leads to.
+// keepFromSuccessors adds tombstones to the entries of a deleted pod whose sandbox may be alive: an IPAM gives the entry of a name to the next pod of
+// that name. It does the same if the entry of a later sandbox was removed while an earlier one may use the address. It requires a live view: by a
+// record that the cache still has after its proven release, it would create an entry again that no object leads to.
 func (r *Reconciler) keepFromSuccessors(ctx context.Context, v *view, d release.Decision) (again bool, err error) {
 	if v.record == nil {
 		return false, nil
@@ -43,8 +43,8 @@ func (r *Reconciler) keepFromSuccessors(ctx context.Context, v *view, d release.
 		}
 		for _, result := range results {
 			switch {
-			case errors.Is(result.Err, ipam.ErrChanged): // taken over by now: the next pass sees it, and reports the conflict
-				log.FromContext(ctx).Info("No tombstone for an address whose sandbox may live", "entry", result.Request.Key.String(), "found", result.Err.Error())
+			case errors.Is(result.Err, ipam.ErrChanged): // taken over: the next pass reports the conflict
+				log.FromContext(ctx).Info("No tombstone for an address whose sandbox may be alive", "entry", result.Request.Key.String(), "found", result.Err.Error())
 			case result.Err != nil:
 				failures = append(failures, shadow.Ignore(result.Err))
 			default:
@@ -59,8 +59,8 @@ func (r *Reconciler) keepFromSuccessors(ctx context.Context, v *view, d release.
 	return len(kept) > 0, errors.Join(failures...)
 }
 
-// takeBack removes the entries again that were made for a record which is gone by now: another leader has released its addresses meanwhile, and
-// nothing would lead to them.
+// takeBack removes entries that were created for a record that is deleted by now: another leader has released its addresses, and no object would lead
+// to the entries.
 func (r *Reconciler) takeBack(ctx context.Context, v *view, backend ipam.Backend, results []ipam.Result) (taken bool, err error) {
 	var made []ipam.Request
 	for _, result := range results {
@@ -81,8 +81,8 @@ func (r *Reconciler) takeBack(ctx context.Context, v *view, backend ipam.Backend
 	return true, err
 }
 
-// givesUp says whether a decision takes the addresses of a sandbox out of the record: then no tombstone of it is left behind. One that is disowned
-// has the tombstone of the pod's record until it gets that of the orphan's, which is created in between.
+// givesUp says whether a decision removes the addresses of a sandbox from the record: then it needs no tombstone. A disowned sandbox keeps that of the
+// pod's record until the orphan's record is created.
 func givesUp(d release.Decision, sandbox string) bool {
 	if d.Withheld != nil {
 		d = *d.Withheld
@@ -90,8 +90,8 @@ func givesUp(d release.Decision, sandbox string) bool {
 	return (d.Aim() == release.Release || d.Aim() == release.Drop) && slices.Contains(d.Sandboxes, sandbox)
 }
 
-// unproven are the entries that the next pod of the name would inherit, and the recorded addresses that were removed from the pool, but for those
-// that the decision gives up.
+// unproven are the entries that the next pod of the name would inherit, and the recorded addresses that were removed from the pool, except those that
+// the decision gives up.
 func (v *view) unproven(backend string, d release.Decision) []ipam.Request {
 	var requests []ipam.Request
 	for i := range v.held {

@@ -21,16 +21,16 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
-// takenOver are the pool's entries once the next pod of the name has inherited the address.
+// takenOver are the entries of the pool once the next pod of the name has inherited the address.
 func takenOver() []ipam.Entry {
 	entries := onepod.HeldByOld()
 	entries[0].SandboxID = "new-sandbox"
 	return entries
 }
 
-// TestI1APodObjectThatVanishedGivesNothingAway: its finalizer was stripped and it was force-deleted, or it was removed from etcd. Its
-// kubelet has reported nothing.
-func TestI1APodObjectThatVanishedGivesNothingAway(t *testing.T) {
+// TestI1AVanishedPodObjectReleasesNothing: its finalizer was removed and it was force-deleted, or it was removed from etcd, without
+// a report of its kubelet.
+func TestI1AVanishedPodObjectReleasesNothing(t *testing.T) {
 	const tombstone = "10.0.0.5 old-sandbox holdfast-releasing/old"
 	for name, tc := range map[string]struct {
 		entries   []ipam.Entry
@@ -84,8 +84,8 @@ func (c lateRecords) Get(ctx context.Context, key client.ObjectKey, into client.
 	return c.Client.Get(ctx, key, into, options...)
 }
 
-// TestI2ARecordThatOnlyTheCacheHasBringsNoEntryBack: the address was released with proof, pod and record went, and the cache is behind.
-func TestI2ARecordThatOnlyTheCacheHasBringsNoEntryBack(t *testing.T) {
+// TestI2ARecordThatOnlyTheCacheHasRestoresNoEntry: the address was released with proof, pod and record were deleted, and the cache is late.
+func TestI2ARecordThatOnlyTheCacheHasRestoresNoEntry(t *testing.T) {
 	f := newWorld(t, onepod.Node("node", "node-1", "m1"))
 	f.Pool.Entries = nil
 	late := onepod.RecordOfOld(onepod.OldMachine())
@@ -99,8 +99,8 @@ func TestI2ARecordThatOnlyTheCacheHasBringsNoEntryBack(t *testing.T) {
 	}
 }
 
-// TestI10AnEntryMadeForARecordThatWentMeanwhileIsRemovedAgain: another leader released the address, between the read of the record and the tombstone.
-func TestI10AnEntryMadeForARecordThatWentMeanwhileIsRemovedAgain(t *testing.T) {
+// TestI10AnEntryForARecordThatWasDeletedMeanwhileIsRemovedAgain: another leader released the address, between the read of the record and the tombstone.
+func TestI10AnEntryForARecordThatWasDeletedMeanwhileIsRemovedAgain(t *testing.T) {
 	record := onepod.RecordOfOld(onepod.OldMachine())
 	f := newWorld(t, record, onepod.Node("node", "node-1", "m1"))
 	f.Pool.Entries = nil
@@ -113,7 +113,7 @@ func TestI10AnEntryMadeForARecordThatWentMeanwhileIsRemovedAgain(t *testing.T) {
 	}
 }
 
-// TestATombstoneIsReportedOnce: the pod's owner cannot see it any more, so the record has the event.
+// TestATombstoneIsReportedOnce, by an event on the record, because the pod is deleted.
 func TestATombstoneIsReportedOnce(t *testing.T) {
 	f := newWorld(t, onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1"))
 	f.holdsUntil(0, time.Second, time.Hour)
@@ -130,8 +130,8 @@ func TestATombstoneIsReportedOnce(t *testing.T) {
 	}
 }
 
-// TestI2ATombstoneGoesOnceTheSandboxIsProvenGone, or once a person has released the address by hand; the record goes with it.
-func TestI2ATombstoneGoesOnceTheSandboxIsProvenGone(t *testing.T) {
+// TestI2ATombstoneIsRemovedOnceTheSandboxIsProvenGone, or once a user has released the address by hand; the record is deleted too.
+func TestI2ATombstoneIsRemovedOnceTheSandboxIsProvenGone(t *testing.T) {
 	proven := func(r *v1alpha1.IPAllocation) {
 		r.Spec.Kubelet = &v1alpha1.KubeletReport{Ending: v1alpha1.EndingFinished, Node: onepod.OldMachine()}
 	}

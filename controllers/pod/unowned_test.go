@@ -75,8 +75,8 @@ func TestI3NoPodInheritsAnUnownedEntry(t *testing.T) {
 	}
 }
 
-// TestI3NoPodInheritsAnUnownedEntryOfOneThatIsGone: its finalizer was removed by force, its node made it another sandbox, and deleted it. The cache of
-// records is behind, so that nothing can be released yet.
+// TestI3NoPodInheritsAnUnownedEntryOfOneThatIsGone: its finalizer was removed by force, and its node created another sandbox for it. The cache of
+// records is late, so that nothing can be released yet.
 func TestI3NoPodInheritsAnUnownedEntryOfOneThatIsGone(t *testing.T) {
 	sandbox := strings.Repeat("0a", 32)
 	unbound := onepod.PodOf("new", "10.0.0.6")
@@ -119,8 +119,8 @@ func TestI3NoPodInheritsAnUnownedEntryOfOneThatIsGone(t *testing.T) {
 	}
 }
 
-// TestI10APodThatWasMissedUntilItsDeletionGetsARecord: it takes no finalizer any more, and only a record keeps its address from the next pod
-// of its name.
+// TestI10APodThatWasMissedUntilItsDeletionGetsARecord: it cannot get the finalizer any more, and only a record keeps its address from the
+// next pod of its name.
 func TestI10APodThatWasMissedUntilItsDeletionGetsARecord(t *testing.T) {
 	for name, tc := range map[string]struct {
 		holds, optedOut, want bool
@@ -151,7 +151,7 @@ func TestI10APodThatWasMissedUntilItsDeletionGetsARecord(t *testing.T) {
 }
 
 // TestI2AnEntryThatComesAfterTheDeletionIsRecordedForItsPod: the pod was deleted while its containers were created, and the ADD's entry
-// came after that. Only what was watched ties it to the UID, which a live read of the pools does not say.
+// came after that. Only the observed ADD ties it to the UID, which a live read of the pools does not have.
 func TestI2AnEntryThatComesAfterTheDeletionIsRecordedForItsPod(t *testing.T) {
 	pod := onepod.PodOf("old", "10.0.0.5")
 	pod.Annotations = nil

@@ -19,9 +19,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/protection"
 )
 
-// unprotectEarly takes the finalizer off a pod that never needed it: the policy that protects in the API server cannot read network
-// definitions, and protects every pod that names a network. It waits for network-status, which Multus writes when every ADD
-// is done; cached definitions only say whether the live reads are worth it, and the pools are read live too.
+// unprotectEarly removes the finalizer of a pod that never needed it: the admission policy in the API server cannot read network definitions, and
+// protects every pod that names a network. It waits for network-status, which Multus writes after all ADDs. Cached definitions only decide whether
+// the definitions and pools are read live.
 func (r *Reconciler) unprotectEarly(ctx context.Context, v *view) error {
 	if v.pod.Annotations[podnetwork.StatusAnnotation] == "" || v.pod.Status.Phase != corev1.PodRunning {
 		return nil
@@ -48,8 +48,7 @@ func (r *Reconciler) unprotectEarly(ctx context.Context, v *view) error {
 	return nil
 }
 
-// definitions are the pod's facts with the definition of each of its networks. Each is read once, and only so many are: the others
-// stay unknown, which proves nothing.
+// definitions are the pod's facts with the definitions of its networks. Each is read once, up to a bound: the others stay unknown.
 func (r *Reconciler) definitions(ctx context.Context, pod *corev1.Pod, reader client.Reader, live bool) (protection.Facts, error) {
 	facts := protection.FactsOf(&pod.ObjectMeta, pod.Spec.HostNetwork, r.options.Rules)
 	read := map[client.ObjectKey]protection.Definition{}

@@ -17,42 +17,42 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// view is all that was read of one pod UID in one pass.
+// view is what one pass read about one pod UID.
 type view struct {
 	uid  types.UID
 	live bool
-	// pod is nil when the object is gone; podFact says how that is known.
+	// pod is nil if the object is deleted; podFact says how that is known.
 	pod     *corev1.Pod
 	podFact release.Fact[release.Pod]
-	// sameName is the pod of another UID that has the name now, as far as the pass can see.
+	// sameName is the pod of another UID that has the name now; nil without one.
 	sameName *corev1.Pod
-	// record is nil when there is none.
+	// record is nil if there is none.
 	record *v1alpha1.IPAllocation
 	// recordsAt is the version of the record that the cache had before other records were looked up in it; empty if it had none.
 	recordsAt string
 	// held are the entries that belong to the UID; heldFact carries why they could not be read.
 	held     []facts.Held
 	heldRead release.Fact[struct{}]
-	// unowned are the entries under the name of a pod that is being deleted, or is gone, which no pod UID can be shown to own.
+	// unowned are the entries under the name of a pod that is being deleted, or is deleted, which no pod UID can be shown to own.
 	unowned []facts.Held
 	// poolVersions are those of the pools in which the entries were looked for, by backend.
 	poolVersions map[string]map[string]string
 	// queries are those about the record.
 	queries facts.Queries
 	node    release.Fact[release.Node]
-	// policiesSince is from when on other accounts cannot write what a kubelet reports; zero where they can. It is only read with agents.
+	// policiesSince is since when policies refuse reports of a kubelet by other accounts; zero if they do not. It is only read with agents.
 	policiesSince time.Time
 	// twin names another Node with the IDs of a machine that the live Node resembles; empty if there is none.
 	twin string
-	// gone is since when the machines of the pod are gone, or the Node of its node's name; not read where it does not matter.
+	// gone is since when the machines of the pod, or the Node of its node's name, are gone; only read if needed.
 	gone release.Fact[nodelife.Absence]
-	// lostLabel: the pod has the finalizer without our label. No event of such a pod reaches us.
+	// lostLabel: the pod has the finalizer without the label, so its events are not watched.
 	lostLabel bool
-	// stale: the cache is older than the record, so only a live read can answer.
+	// stale: the cache is older than the record, so live reads are needed.
 	stale bool
 }
 
-// nothing: neither a pod that is or should be protected nor a record is left of the UID.
+// nothing says whether neither a pod that is or should be protected nor a record is left of the UID.
 func (v *view) nothing() bool {
 	return !v.hasFinalizer() && !v.isTooLateToProtect() && v.record == nil && !v.podFact.IsUnknown()
 }
@@ -61,8 +61,8 @@ func (v *view) hasFinalizer() bool {
 	return v.pod != nil && controllerutil.ContainsFinalizer(v.pod, v1alpha1.Finalizer)
 }
 
-// isTooLateToProtect: the pod has the label and not the finalizer, and cannot be given it any more, because it is being deleted. If it
-// holds an address, only a record keeps that from the next pod of its name.
+// isTooLateToProtect says whether the pod has the label but not the finalizer, which cannot be added any more because it is being deleted. If it has an
+// address, only a record keeps that from the next pod of its name.
 func (v *view) isTooLateToProtect() bool {
 	return v.pod != nil && !v.hasFinalizer() && v.pod.DeletionTimestamp != nil && v.pod.Labels[v1alpha1.GuardedLabel] == v1alpha1.GuardedLabelValue
 }
@@ -93,7 +93,7 @@ func (v *view) nodeName() string {
 	return ""
 }
 
-// observation puts the view into the terms of the decision table.
+// observation converts the view for the decision table.
 func (v *view) observation(o Options) release.Observation {
 	read := v.read(o)
 	return read.Observation()

@@ -29,11 +29,11 @@ import (
 
 type uidQueue = workqueue.TypedRateLimitingInterface[types.UID]
 
-// Setup registers the Reconciler with everything that can end a wait: the pod, its record, its pool entries, its node, the responses of its agent.
+// Setup registers the Reconciler, and watches all that can end a wait: pods, records, pool entries, Nodes and the responses of agents.
 func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) (*Reconciler, error) {
 	r := New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("holdfast"), clk, o)
 	c, err := controller.NewTyped("pod", mgr, controller.TypedOptions[types.UID]{
-		Reconciler: shadow.Settled[types.UID](r), MaxConcurrentReconciles: o.Concurrency,
+		Reconciler: shadow.WithoutRetry[types.UID](r), MaxConcurrentReconciles: o.Concurrency,
 		RateLimiter: backoff.RateLimiter[types.UID](o.LastRetry), NewQueue: backoff.NewQueue[types.UID](o.SimulatedQueues),
 		LogConstructor: queue.LogOf[types.UID](mgr, "pod", "uid"),
 	})
@@ -57,8 +57,8 @@ func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) (*Reconciler,
 	return r, nil
 }
 
-// podEvents wakes the pod's own UID and, when it goes or shows other addresses, the records of other pods of its name: a conflict with what it shows
-// ends with it.
+// podEvents queues the pod's own UID and, when it is deleted or shows other addresses, the records of other pods of its name, because a conflict may
+// end.
 func podEvents(cached client.Reader) handler.TypedFuncs[*corev1.Pod, types.UID] {
 	wakeOfName := func(ctx context.Context, pod *corev1.Pod, q uidQueue) {
 		for _, uid := range index.PodRecords(ctx, cached, index.RecordPod, pod.Namespace+"/"+pod.Name) {
@@ -84,7 +84,7 @@ func podEvents(cached client.Reader) handler.TypedFuncs[*corev1.Pod, types.UID] 
 	}
 }
 
-// recordEvents wakes the record's own UID, and those that share an address with it: a conflict ends on the other side.
+// recordEvents queues the record's own UID, and those that share an address with it, because a conflict may end.
 func recordEvents(cached client.Reader) handler.TypedFuncs[*v1alpha1.IPAllocation, types.UID] {
 	wake := func(ctx context.Context, record *v1alpha1.IPAllocation, q uidQueue) {
 		if !strings.HasPrefix(record.Name, v1alpha1.OrphanPrefix) {
@@ -112,7 +112,7 @@ func recordEvents(cached client.Reader) handler.TypedFuncs[*v1alpha1.IPAllocatio
 	}
 }
 
-// nodeEvents wakes whatever may wait for the node: pods of its name that are ending, and records of pods that are gone.
+// nodeEvents queues what may wait for the node: its pods that are terminating, and the records of its deleted pods.
 func nodeEvents(cached client.Reader) handler.TypedFuncs[*corev1.Node, types.UID] {
 	wake := func(ctx context.Context, name string, q uidQueue) {
 		var pods corev1.PodList

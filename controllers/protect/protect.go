@@ -69,7 +69,7 @@ type Reconciler struct {
 func Setup(mgr manager.Manager, seen *witness.Pods, o Options) (*Reconciler, error) {
 	r := &Reconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), finalizers: finalizer.Client{Writer: mgr.GetClient(), Reader: mgr.GetAPIReader()},
 		recorder: mgr.GetEventRecorder("holdfast"), witness: seen, options: o}
-	c, err := controller.New("late-protection", mgr, controller.Options{Reconciler: shadow.Settled[reconcile.Request](r),
+	c, err := controller.New("late-protection", mgr, controller.Options{Reconciler: shadow.WithoutRetry[reconcile.Request](r),
 		RateLimiter: backoff.RateLimiter[reconcile.Request](o.LastRetry), NewQueue: backoff.NewQueue[reconcile.Request](o.SimulatedQueues)})
 	if err != nil {
 		return nil, fmt.Errorf("setting up the late-protection controller: %w", err)

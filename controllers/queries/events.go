@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 )
 
-// Events wake the records about which a GuardedNode has other queries or responses than before, and all about which it has queries when its agent begins or
-// ceases to respond. request gives what wakes a record; false for one that is another controller's.
+// Events queue the records whose queries or responses in a GuardedNode changed, and all with queries in it when its agent begins or stops to
+// respond. request gives the request for a record; false for a record of another controller.
 func Events[T comparable](request func(record string) (T, bool)) handler.TypedFuncs[*v1alpha1.GuardedNode, T] {
 	wake := func(before, after *v1alpha1.GuardedNode, q workqueue.TypedRateLimitingInterface[T]) {
 		for _, record := range changed(before, after) {
@@ -41,7 +41,7 @@ func Events[T comparable](request func(record string) (T, bool)) handler.TypedFu
 	}
 }
 
-// changed are the records to wake, in order.
+// changed are the records to queue, in order.
 func changed(before, after *v1alpha1.GuardedNode) []string {
 	records := sets.New[string]()
 	queries, responses := sets.New(before.Spec.Queries...), sets.New(before.Status.Responses...)
@@ -59,7 +59,7 @@ func changed(before, after *v1alpha1.GuardedNode) []string {
 	return sets.List(records)
 }
 
-// isResponding is the reason for which the agent responds, or does not; empty if it never said.
+// isResponding is the reason of the condition Responding; empty without it.
 func isResponding(object *v1alpha1.GuardedNode) string {
 	if c := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.RespondingCondition); c != nil {
 		return c.Reason
@@ -67,14 +67,14 @@ func isResponding(object *v1alpha1.GuardedNode) string {
 	return ""
 }
 
-// Counts are the metrics of queries and responses, as the events of GuardedNodes show them.
+// Counts are the metrics of queries and responses, from the events of GuardedNodes.
 type Counts struct {
 	mu   sync.Mutex
 	open map[types.UID]int
 	sum  int
 }
 
-// Observe counts what an object has and did not have before. Before is nil where it was not seen, and after where it was deleted.
+// Observe counts what is new in an object. before is nil if it was not seen, after if it was deleted.
 func (c *Counts) Observe(before, after *v1alpha1.GuardedNode, now time.Time) {
 	if after == nil {
 		c.set(types.UID(before.Name), 0)
@@ -100,7 +100,7 @@ func (c *Counts) Observe(before, after *v1alpha1.GuardedNode, now time.Time) {
 	c.set(types.UID(after.Name), open)
 }
 
-// verdictOn is the response of an object to that very query; nil without one.
+// verdictOn is the response in an object to this query; nil without one.
 func verdictOn(q *v1alpha1.SandboxQuery, object *v1alpha1.GuardedNode) *v1alpha1.SandboxResponse {
 	for i := range object.Status.Responses {
 		if r := &object.Status.Responses[i]; r.Record == q.Record && r.SandboxID == q.SandboxID && r.Epoch == q.Epoch && r.BootID == q.BootID {

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 )
 
-// change is a GuardedNode with queries about the records r1 and r2 and a response about r1, otherwise than it was.
+// change is a GuardedNode with queries about the records r1 and r2 and a response about r1, with a change.
 func change(changes ...func(*v1alpha1.GuardedNode)) *v1alpha1.GuardedNode {
 	object := guarded("node-1", "r1", "r2")
 	object.Status.Responses = []v1alpha1.SandboxResponse{{Record: "r1", SandboxID: "a", Epoch: 1, Verdict: v1alpha1.VerdictDoNotRelease}}
@@ -38,7 +38,7 @@ func verdict(v v1alpha1.Verdict) func(*v1alpha1.GuardedNode) {
 	return func(object *v1alpha1.GuardedNode) { object.Status.Responses[0].Verdict = v }
 }
 
-func TestAGuardedNodeWakesTheRecordsOfWhichItSaysSomethingElse(t *testing.T) {
+func TestAGuardedNodeQueuesTheRecordsWithChangedQueriesOrResponses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before, after *v1alpha1.GuardedNode
 		want          []string
@@ -88,7 +88,7 @@ func TestAGuardedNodeWakesTheRecordsOfWhichItSaysSomethingElse(t *testing.T) {
 	}
 }
 
-func TestARecordOfAnotherControllerIsNotWoken(t *testing.T) {
+func TestARecordOfAnotherControllerIsNotQueued(t *testing.T) {
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
 	defer q.ShutDown()
 	Events(func(record string) (string, bool) { return record, record == "r2" }).Create(t.Context(), event.TypedCreateEvent[*v1alpha1.GuardedNode]{Object: change()}, q)
@@ -120,7 +120,7 @@ func TestOpenQueriesAreThoseWithoutAResponse(t *testing.T) {
 	}
 }
 
-// counted is what a step adds to a counter with such labels.
+// counted is the increase of a counter with the labels in a step.
 func counted(t *testing.T, name string, labels []string, step func()) float64 {
 	t.Helper()
 	before, _ := metric(t, name, labels...)

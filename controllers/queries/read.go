@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/facts"
 )
 
-// Cached are the queries about a record as the cache has them. Read them after the record and before the Node.
+// Cached are the queries about a record in the cache. Read them after the record and before the Node.
 func (w *Wanted) Cached(ctx context.Context, cached client.Reader, record string) (facts.Queries, error) {
 	read := facts.Queries{Record: record, Pending: w.pending(record)}
 	var objects v1alpha1.GuardedNodeList
@@ -27,7 +27,7 @@ func (w *Wanted) Cached(ctx context.Context, cached client.Reader, record string
 	return read, nil
 }
 
-// Live are the queries about a record, read past the cache in the GuardedNodes of some Node UIDs and of those in which the cache has one (R11).
+// Live are the queries about a record, read live from the GuardedNodes of some Node UIDs and of those in which the cache has a query (R11).
 func (w *Wanted) Live(ctx context.Context, cached, live client.Reader, record string, nodes []types.UID) (facts.Queries, error) {
 	read, err := w.Cached(ctx, cached, record)
 	if err != nil {

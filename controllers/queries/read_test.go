@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/facts"
 )
 
-// guarded is a GuardedNode with a query about each record, and a response to none of them.
+// guarded is a GuardedNode with a query about each record, and no response.
 func guarded(uid string, records ...string) *v1alpha1.GuardedNode {
 	object := &v1alpha1.GuardedNode{ObjectMeta: metav1.ObjectMeta{Name: uid}}
 	for _, record := range records {
@@ -72,7 +72,7 @@ func TestTheCacheFindsTheQueriesAboutARecordInAllGuardedNodes(t *testing.T) {
 	}
 }
 
-func TestR11ALiveReadIsPastTheCache(t *testing.T) {
+func TestR11ALiveReadIsNotFromTheCache(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cached, live []client.Object
 		nodes        []types.UID
@@ -98,7 +98,7 @@ func TestR11ALiveReadIsPastTheCache(t *testing.T) {
 	}
 }
 
-// TestR11TheContentIsTheAPIServers, not the cache's.
+// TestR11TheContentIsTheAPIServers, and not of the cache.
 func TestR11TheContentIsTheAPIServers(t *testing.T) {
 	live := guarded("node-1", record)
 	live.Spec.Queries[0].Epoch = 7

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package queries has the queries about the sandboxes of records travel to the agents of nodes, in GuardedNodes.
+// Package queries manages the queries about the sandboxes of records, which reach the agents of nodes in GuardedNodes.
 //
-//	wanted   what passes want, in memory, until the one writer of GuardedNodes (controllers/node) has written it
+//	wanted   requested changes, in memory, until the only writer of GuardedNodes (controllers/node) has written them
 //	read     the queries about one record and the responses to them, from the cache or live, for internal/facts
-//	events   whose queries and responses a GuardedNode changes, and the metrics of it
+//	events   the records whose queries or responses changed in a GuardedNode, and the metrics
 package queries
 
 import (
@@ -21,49 +21,49 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/nodelife"
 )
 
-// Capacity is how many queries a GuardedNode can have. What is wanted beyond that waits.
+// Capacity is the number of queries that a GuardedNode can have. Further ones wait.
 const Capacity = 512
 
-// Wanted are the queries that are to be made or withdrawn. What is wanted supersedes the query that the pass saw, and nothing else: where another one stands
-// by the time of the write, the change wakes its record, which is decided anew. So a query that is withdrawn and wanted again gets another epoch even if the
-// withdrawal was never written (R5). A leader that ends forgets what it wanted, and the next one decides anew.
+// Wanted are the queries that are to be made or withdrawn. A change supersedes only the query that its pass saw: if another one stands by the time of
+// the write, the change is dropped, and the record is decided again. So a query that is withdrawn and made again gets another epoch, even if the
+// withdrawal was never written (R5). A new leader begins without changes and decides again.
 type Wanted struct {
 	mu sync.Mutex
 	of map[types.UID]map[key]want
-	// about are the keys of what is wanted, by record.
+	// about are the keys of the changes, by record.
 	about   map[string]map[facts.QueryKey]bool
 	changed func(node types.UID)
 }
 
 type key struct{ record, sandboxID string }
 
-// want is a query to be made, or to be withdrawn.
+// want is a query to make or to withdraw.
 type want struct {
 	query       v1alpha1.SandboxQuery
 	isWithdrawn bool
-	// supersedes is the epoch of the query that the pass saw; zero for none.
+	// supersedes is the epoch of the query that the pass saw; zero without one.
 	supersedes int64
 }
 
-// NewWanted are no queries yet.
+// NewWanted makes an empty Wanted.
 func NewWanted() *Wanted {
 	return &Wanted{of: map[types.UID]map[key]want{}, about: map[string]map[facts.QueryKey]bool{}, changed: func(types.UID) {}}
 }
 
-// Subscribe has changed called with each Node UID about whose queries something is wanted. Call it before anything is.
+// Subscribe has changed called with the Node UID of each change. Call it before the first change.
 func (w *Wanted) Subscribe(changed func(node types.UID)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.changed = changed
 }
 
-// Make has a query made to a Node, in the place of the one that was read; epoch and time are filled in when it is written.
+// Make requests a query to a Node, in place of the one that was read; epoch and time are set when it is written.
 func (w *Wanted) Make(read *facts.Queries, node types.UID, query v1alpha1.SandboxQuery) {
 	query.Record = read.Record
 	w.put(node, key{read.Record, query.SandboxID}, want{query: query, supersedes: read.Epoch(node, query.SandboxID)})
 }
 
-// Withdraw has a query that was read withdrawn.
+// Withdraw requests the withdrawal of a query that was read.
 func (w *Wanted) Withdraw(read *facts.Queries, q facts.QueryKey) {
 	if epoch := read.Epoch(q.NodeUID, q.SandboxID); epoch != 0 {
 		w.put(q.NodeUID, key{read.Record, q.SandboxID}, want{isWithdrawn: true, supersedes: epoch})
@@ -84,15 +84,15 @@ func (w *Wanted) put(node types.UID, k key, wanted want) {
 	changed(node)
 }
 
-// pending are the queries about a record that are wanted otherwise than they stand.
+// pending are the queries about a record with an unwritten change.
 func (w *Wanted) pending(record string) map[facts.QueryKey]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.about[record])
 }
 
-// Next are the queries of a GuardedNode as they have to be, with those that are still needed and those that are wanted. The write of what it gives has to name
-// the version of the object, of which next is the generation after (R4). Call done once they stand.
+// Next are the queries that a GuardedNode has to have: those that are still needed, with the requested changes. The write has to name the version of
+// the object that precedes generation next (R4). Call done after the write.
 func (w *Wanted) Next(node types.UID, standing []v1alpha1.SandboxQuery, next int64, now time.Time, isNeeded func(*v1alpha1.SandboxQuery) bool) (queries []v1alpha1.SandboxQuery, done func()) {
 	queries = slices.DeleteFunc(slices.Clone(standing), func(q v1alpha1.SandboxQuery) bool { return !isNeeded(&q) })
 	w.mu.Lock()
@@ -128,7 +128,7 @@ func (w *Wanted) Next(node types.UID, standing []v1alpha1.SandboxQuery, next int
 	return queries, func() { w.forget(node, taken) }
 }
 
-// forget drops what was taken, unless something else is wanted by now.
+// forget drops the changes that were written, unless they changed since.
 func (w *Wanted) forget(node types.UID, taken map[key]want) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -35,7 +35,7 @@ func newStore(t *testing.T) *store {
 	return &store{t, NewWanted(), v1alpha1.GuardedNode{ObjectMeta: metav1.ObjectMeta{Name: string(node)}}}
 }
 
-// read is what a pass about a record reads of the object.
+// read are the queries about a record, as a pass reads them.
 func (s *store) read(record string) *facts.Queries {
 	read := facts.QueriesIn(release.Known([]v1alpha1.GuardedNode{*s.object.DeepCopy()}), record)
 	read.Pending = s.pending(record)
@@ -48,12 +48,12 @@ func queryAbout(sandbox string) v1alpha1.SandboxQuery {
 
 func isNeeded(*v1alpha1.SandboxQuery) bool { return true }
 
-// next is what the writer would write.
+// next are the queries that the writer would write.
 func (s *store) next() ([]v1alpha1.SandboxQuery, func()) {
 	return s.Next(node, s.object.Spec.Queries, s.object.Generation+1, now, isNeeded)
 }
 
-// write writes what is wanted.
+// write writes the changes.
 func (s *store) write() {
 	s.Helper()
 	before := s.object.DeepCopy().Spec.Queries
@@ -69,7 +69,7 @@ func (s *store) write() {
 	done()
 }
 
-// epochs are the epochs of the queries about a record that stand, by sandbox.
+// epochs are the epochs of the standing queries about a record, by sandbox.
 func (s *store) epochs(record string) map[string]int64 {
 	epochs := map[string]int64{}
 	for _, q := range s.object.Spec.Queries {
@@ -119,7 +119,7 @@ func TestAllThatIsWantedIsOneWriteOfQueriesWithTheNextGeneration(t *testing.T) {
 func TestAWantSupersedesTheQueryThatItsPassSawAndNoOther(t *testing.T) {
 	for name, tc := range map[string]struct {
 		want func(*store, *facts.Queries)
-		// meanwhile is what stands by the time of the write; nil where that is what the pass read.
+		// meanwhile are the queries at the time of the write; nil if they are those that the pass read.
 		meanwhile []v1alpha1.SandboxQuery
 		epochs    map[string]int64
 	}{
@@ -154,7 +154,7 @@ func TestAWantSupersedesTheQueryThatItsPassSawAndNoOther(t *testing.T) {
 	}
 }
 
-// TestR5AQueryThatIsWithdrawnAndWantedAgainGetsAnotherEpoch, written in between or not: a response that is on its way must not count for both.
+// TestR5AQueryThatIsWithdrawnAndWantedAgainGetsAnotherEpoch, written in between or not: a late response must not count for both.
 func TestR5AQueryThatIsWithdrawnAndWantedAgainGetsAnotherEpoch(t *testing.T) {
 	for name, isWritten := range map[string]bool{"the withdrawal was written": true, "it never was": false} {
 		t.Run(name, func(t *testing.T) {
@@ -175,7 +175,7 @@ func TestR5AQueryThatIsWithdrawnAndWantedAgainGetsAnotherEpoch(t *testing.T) {
 	}
 }
 
-// TestAQueryThatIsPendingDoesNotStand: facts take it as absent until the write.
+// TestAQueryThatIsPendingDoesNotStand: it counts as absent until the write.
 func TestAQueryThatIsPendingDoesNotStand(t *testing.T) {
 	s := newStore(t)
 	s.Make(s.read(record), node, queryAbout("a"))
@@ -201,7 +201,7 @@ func TestAQueryThatIsPendingDoesNotStand(t *testing.T) {
 	}
 }
 
-func TestWhatIsWantedBeyondTheCapacityWaits(t *testing.T) {
+func TestQueriesBeyondTheCapacityWait(t *testing.T) {
 	s := newStore(t)
 	for i := range Capacity + 2 {
 		s.Make(s.read(fmt.Sprintf("pod-%04d", i)), node, queryAbout("a"))
@@ -228,7 +228,7 @@ func TestWhatIsWantedBeyondTheCapacityWaits(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatWasTakenIsForgotten(t *testing.T) {
+func TestOnlyWrittenChangesAreDropped(t *testing.T) {
 	s := newStore(t)
 	s.Make(s.read(record), node, queryAbout("a"))
 	s.Make(s.read(record), node, queryAbout("b"))
@@ -248,8 +248,8 @@ func TestOnlyWhatWasTakenIsForgotten(t *testing.T) {
 	s.hasForgotten()
 }
 
-// TestAWriteThatFailsKeepsWhatIsWanted: done is not called then, and the next write has it.
-func TestAWriteThatFailsKeepsWhatIsWanted(t *testing.T) {
+// TestAFailedWriteKeepsTheChanges: done is not called, and the next write has them.
+func TestAFailedWriteKeepsTheChanges(t *testing.T) {
 	s := newStore(t)
 	s.Make(s.read(record), node, queryAbout("a"))
 	s.next()
@@ -305,7 +305,7 @@ func TestR4NoTwoQueriesHaveTheSameEpoch(t *testing.T) {
 	}
 }
 
-func TestTheWriterIsCalledWithEachNodeAboutWhichSomethingIsWanted(t *testing.T) {
+func TestTheWriterIsCalledWithEachNodeWithAChange(t *testing.T) {
 	s := newStore(t)
 	var called []types.UID
 	s.Subscribe(func(node types.UID) {

@@ -36,7 +36,7 @@ func Setup(mgr manager.Manager, backends []ipam.Backend, clk clock.PassiveClock,
 		}
 		reconciler := &Reconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), slices: slices, recorder: mgr.GetEventRecorder("holdfast"),
 			clock: clk, reported: map[types.UID]string{}}
-		c, err := controller.NewTyped("slice-"+backend.Name(), mgr, controller.TypedOptions[request]{Reconciler: shadow.Settled[request](reconciler),
+		c, err := controller.NewTyped("slice-"+backend.Name(), mgr, controller.TypedOptions[request]{Reconciler: shadow.WithoutRetry[request](reconciler),
 			RateLimiter: backoff.RateLimiter[request](lastRetry), NewQueue: backoff.NewQueue[request](simulated)})
 		if err != nil {
 			return fmt.Errorf("setting up the controller of node slices: %w", err)

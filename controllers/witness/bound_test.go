@@ -11,8 +11,8 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// TestI3AnADDCountsFromTheBindingAsFarAsWatchesShow: the watch of the pools may be ahead of that of the pods by some seconds, and an ADD from before the
-// UID was seen may be an earlier pod's.
+// TestI3AnADDCountsFromTheBindingAsFarAsWatchesShow: the watch of pools may be some seconds ahead of that of pods, and an ADD from before the
+// UID was seen may be of an earlier pod.
 func TestI3AnADDCountsFromTheBindingAsFarAsWatchesShow(t *testing.T) {
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	const unbound = -1

@@ -10,14 +10,14 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// hold is a pod that is kept from going.
+// hold is a pod whose deletion the finalizer delays.
 type hold struct {
 	// since is the end of its grace period.
 	since  time.Time
 	reason v1alpha1.Reason
 }
 
-// holdOf reads from a pod what it was told of its hold; false for a pod that is not deleting, or of which nothing was said yet.
+// holdOf reads the hold from the condition of a pod; false for a pod that is not being deleted, or has no condition yet.
 func holdOf(pod *corev1.Pod) (hold, bool) {
 	if pod.DeletionTimestamp == nil {
 		return hold{}, false
@@ -30,7 +30,7 @@ func holdOf(pod *corev1.Pod) (hold, bool) {
 	return hold{}, false
 }
 
-// OldestHolds is the age of the oldest hold of each reason. It costs what is held, not what runs.
+// OldestHolds is the age of the oldest hold of each reason. Its cost grows with the held pods only.
 func (p *Pods) OldestHolds() map[string]time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/kept"
 )
 
-// waiting is a pod that is deleted since then and was told a reason; none if it is empty.
+// waiting is a pod that is being deleted since a time, with the reason in its condition unless it is empty.
 func waiting(uid types.UID, deleted time.Time, reason v1alpha1.Reason) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "name-of-" + string(uid), UID: uid}}
 	if !deleted.IsZero() {
@@ -60,7 +60,7 @@ func TestTheOldestHoldOfEachReason(t *testing.T) {
 	}
 }
 
-// The condition is what a hold is read from, so that the cache must keep it.
+// A hold is read from the condition, so the cache has to keep it.
 func TestAHoldIsReadFromWhatTheCacheKeeps(t *testing.T) {
 	deleted := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	var stripped any

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package witness is what this process saw of pods, and what no object shows.
+// Package witness remembers what this process saw of pods that no object shows.
 package witness
 
 import (
@@ -19,11 +19,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ownership"
 )
 
-// watchSkew is how far the watch of the pods may be behind that of the pools.
+// watchSkew is how late the watch of pods may be compared with that of pools.
 const watchSkew = 5 * time.Second
 
-// Pods remembers what only a watcher can know of a pod UID: when it was seen bound, and that it was seen deleting while
-// its phase was not terminal. Losing it (a restart) can only make a decision slower. What it knows of holds is only told (holds.go).
+// Pods remembers what only a watcher can know of a pod UID: when it was seen bound, and that it was seen being deleted with a phase that was not
+// terminal. After a restart, decisions may only take longer. Holds are only reported (holds.go).
 type Pods struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex
@@ -32,21 +32,21 @@ type Pods struct {
 	bound map[types.UID]time.Time
 	alive map[types.UID]struct{}
 	holds map[types.UID]hold
-	// lost are the UIDs whose finalizer was removed before their deletion: by which field manager, empty where it left no trace.
+	// lost are the UIDs whose finalizer was removed before their deletion, with the field manager, if known.
 	lost map[types.UID]string
-	// shown is what the network-status of a pod whose end has begun showed before.
+	// shown is the network-status of a pod from before its deletion or termination.
 	shown map[types.UID][]ownership.Shown
-	// showed is the first sandbox of a pod that lives, once its entry and the network-status agreed.
+	// showed is the first sandbox of a live pod, once its entry and the network-status agreed.
 	showed map[types.UID]string
 }
 
-// New has seen nothing yet.
+// New makes an empty Pods.
 func New(c clock.PassiveClock) *Pods {
 	return &Pods{clock: c, first: map[types.UID]time.Time{}, bound: map[types.UID]time.Time{}, alive: map[types.UID]struct{}{}, holds: map[types.UID]hold{}, lost: map[types.UID]string{},
 		shown: map[types.UID][]ownership.Shown{}, showed: map[types.UID]string{}}
 }
 
-// Watch sees pods from now on, on every replica: the next leader has watched before.
+// Watch observes pods from now on, on every replica, so that the next leader has observed them too.
 func Watch(ctx context.Context, pods cache.Cache, c clock.PassiveClock) (*Pods, error) {
 	p := New(c)
 	informer, err := pods.GetInformer(ctx, &corev1.Pod{})
@@ -59,7 +59,7 @@ func Watch(ctx context.Context, pods cache.Cache, c clock.PassiveClock) (*Pods, 
 	return p, nil
 }
 
-// Handler feeds it from the informer of pods.
+// Handler handles the events of the informer of pods.
 func (p *Pods) Handler() toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    p.see,
@@ -91,8 +91,8 @@ func (p *Pods) see(object any) {
 	}
 }
 
-// seeBound notes since when a sandbox of the pod may have been added. Pods and pools come by two watches, and that of the pools may show an ADD
-// before that of the pods shows the binding. An ADD from before the UID was seen may be that of an earlier pod with the name (docs/decisions/0260).
+// seeBound records since when a sandbox of the pod may have been added. The watch of pools may show an ADD before the watch of pods shows the
+// binding. An ADD from before the UID was seen may be that of an earlier pod with the name (docs/decisions/0260).
 func (p *Pods) seeBound(pod *corev1.Pod) {
 	if _, seen := p.bound[pod.UID]; seen {
 		return
@@ -114,7 +114,7 @@ func (p *Pods) seeBound(pod *corev1.Pod) {
 	p.bound[pod.UID] = since
 }
 
-// seeChange notes, when the end of a pod begins, what its network-status showed until then.
+// seeChange records the network-status of a pod when its deletion or termination begins.
 func (p *Pods) seeChange(last, object any) {
 	before, after := last.(*corev1.Pod), object.(*corev1.Pod)
 	if before.UID == after.UID && !facts.IsEnding(before) && facts.IsEnding(after) {
@@ -137,7 +137,7 @@ func (p *Pods) forget(uid types.UID) {
 	delete(p.showed, uid)
 }
 
-// Show notes that a pod that lives shows the address of its first sandbox.
+// Show records that a live pod shows the address of its first sandbox.
 func (p *Pods) Show(uid types.UID, sandbox string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,14 +151,14 @@ func (p *Pods) HasShown(uid types.UID, sandbox string) bool {
 	return p.showed[uid] == sandbox
 }
 
-// LostFinalizer notes that a client removed the finalizer of a pod that lives on.
+// LostFinalizer records that a client removed the finalizer of a live pod.
 func (p *Pods) LostFinalizer(uid types.UID, by string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lost[uid] = by
 }
 
-// FoundFinalizer ends what LostFinalizer began, and gives what was noted.
+// FoundFinalizer removes and returns the record of LostFinalizer.
 func (p *Pods) FoundFinalizer(uid types.UID) (by string, lost bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -167,22 +167,22 @@ func (p *Pods) FoundFinalizer(uid types.UID) (by string, lost bool) {
 	return by, lost
 }
 
-// BoundSeen is since when an ADD that this process saw may be one of the UID: when it was seen bound, or up to watchSkew before that if it was seen
-// unbound then. It is zero if the UID was not seen bound.
+// BoundSeen is since when an observed ADD may be of the UID: since it was seen bound, or up to watchSkew earlier if it was seen unbound then. It is
+// zero if the UID was not seen bound.
 func (p *Pods) BoundSeen(uid types.UID) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.bound[uid]
 }
 
-// ShownAlive is what the network-status of a pod showed before its end began; nothing where that was not watched.
+// ShownAlive is the network-status of a pod from before its deletion or termination; empty if that was not observed.
 func (p *Pods) ShownAlive(uid types.UID) []ownership.Shown {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.shown[uid]
 }
 
-// AliveWhileDeleting says whether the UID was seen deleting with a phase that was not terminal.
+// AliveWhileDeleting says whether the UID was seen being deleted with a phase that was not terminal.
 func (p *Pods) AliveWhileDeleting(uid types.UID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -20,7 +20,7 @@ var (
 
 var edgeMutants = []mutant{
 	{
-		rule: "handshake: a list that began before the query was seen says nothing",
+		rule: "handshake: a list that began before the query was seen does not count",
 		file: "internal/handshake/judge.go",
 		old:  `if l.Began.Before(q.Seen) {`,
 		new:  `if l.Ended.Before(q.Seen) {`, by: inHandshake,
@@ -41,9 +41,9 @@ var edgeMutants = []mutant{
 		rule: "handshake: a sandbox that the runtime failed to load is not gone (S1)",
 		file: "internal/handshake/judge.go",
 		old: `	case l.Tasks.IDs[q.SandboxID]:
-		return answer(`,
+		return decided(`,
 		new: `	case l.Tasks.IDs[q.SandboxID] && r.Listed:
-		return answer(`, by: inHandshake,
+		return decided(`, by: inHandshake,
 	},
 	{
 		rule: "handshake: another living sandbox of the pod holds the address of one that is gone",
@@ -64,32 +64,32 @@ var edgeMutants = []mutant{
 		new:  `if own == "" {`, by: inHandshake,
 	},
 	{
-		rule: "handshake: a gap in the lists ends the row of absence",
+		rule: "handshake: a gap in the lists ends the sequence of lists",
 		file: "internal/handshake/memory.go",
-		old:  `case r.since.IsZero() || l.Began.Sub(r.last) > MaxGap:`,
-		new:  `case r.since.IsZero():`, by: inHandshake,
+		old:  `case a.since.IsZero() || l.Began.Sub(a.last) > MaxGap:`,
+		new:  `case a.since.IsZero():`, by: inHandshake,
 	},
 	{
-		rule: "handshake: a failed list ends the row of absence",
+		rule: "handshake: a failed list ends the sequence of lists",
 		file: "internal/handshake/memory.go",
-		old: `		for _, r := range m.absent {
-			r.end()
+		old: `		for _, a := range m.absent {
+			a.end()
 		}
 		return
 `,
 		new: "		return\n", by: inHandshake,
 	},
 	{
-		rule: "handshake: an agent speaks only for the machine that its Node describes",
-		file: "internal/handshake/speaker.go",
+		rule: "handshake: an agent responds only for the machine that its Node describes",
+		file: "internal/handshake/responder.go",
 		old:  `if (unknown && id.required) || (!unknown && !strings.EqualFold(id.node, id.host)) {`,
 		new:  `if (unknown && id.required) || (!unknown && strings.EqualFold(id.node, "")) {`, by: inHandshake,
 	},
 	{
-		rule: "handshake: an agent speaks only for the Node UID of its token",
-		file: "internal/handshake/speaker.go",
-		old:  `case s.Token.NodeUID == "" || s.Token.NodeUID != s.Node.UID:`,
-		new:  `case s.Token.NodeUID == "":`, by: inHandshake,
+		rule: "handshake: an agent responds only for the Node UID of its token",
+		file: "internal/handshake/responder.go",
+		old:  `case r.Token.NodeUID == "" || r.Token.NodeUID != r.Node.UID:`,
+		new:  `case r.Token.NodeUID == "":`, by: inHandshake,
 	},
 	{
 		rule: "compare-and-release: a removal tests the sandbox ID",

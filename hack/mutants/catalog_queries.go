@@ -5,10 +5,10 @@ package main
 // queryMutants break the queries to all nodes and the responses to them, and what stands for a list.
 var queryMutants = []mutant{
 	{
-		rule: "handshake: a node acknowledges no generation before the query in it has its response (0281)",
+		rule: "handshake: a node acknowledges no generation before the query in it has an outcome (0281)",
 		file: "internal/handshake/respond.go",
-		old:  `case f.Kind != Nothing && f.Epoch > settled:`,
-		new:  `case f.Kind == Silence && f.Epoch > settled:`, by: inHandshake,
+		old:  `case f.Kind != NoClaim && f.Epoch > done:`,
+		new:  `case f.Kind == NoResponse && f.Epoch > done:`, by: inHandshake,
 	},
 	{
 		rule: "handshake: a response of another boot does not count in this one (0281)",
@@ -19,9 +19,9 @@ var queryMutants = []mutant{
 	{
 		rule: "handshake: a claim stands as long as a query about its sandbox (0281)",
 		file: "internal/handshake/respond.go",
-		old: `if f.Kind != Answer {
+		old: `if f.Kind != Decided {
 		return claim, false`,
-		new: `if f.Kind != Answer {
+		new: `if f.Kind != Decided {
 		return nil, false`, by: inHandshake,
 	},
 	{
@@ -57,8 +57,8 @@ var queryMutants = []mutant{
 	{
 		rule: "agent: a restarted agent knows from its response what its predecessor saw (0292)",
 		file: "internal/agent/round.go",
-		old:  `question.Affirmed = given.PodUID`,
-		new:  `question.Affirmed = ""`, by: inAgent,
+		old:  `query.Affirmed = given.PodUID`,
+		new:  `query.Affirmed = ""`, by: inAgent,
 	},
 	{
 		rule: "agent: nothing is written under an identity that a live read does not confirm (0292)",
@@ -89,7 +89,7 @@ var queryMutants = []mutant{
 	{
 		rule: "handshake: the agent of an out-of-service node that cannot read its runtime holds (0292)",
 		file: "internal/handshake/respond.go",
-		old:  `if w.Kind == Silence && q.OutOfService && Foreign(q, boot) == "" {`,
+		old:  `if w.Kind == NoResponse && q.OutOfService && Foreign(q, boot) == "" {`,
 		new:  `if false {`, by: inHandshake,
 	},
 	{
@@ -149,7 +149,7 @@ var queryMutants = []mutant{
 	{
 		rule: "orphans: a query counts from when Nodes are observed (0276, R3)",
 		file: "controllers/orphan/reports.go",
-		old:  `if acquired.After(asked.Since) {`,
+		old:  `if acquired.After(query.Since) {`,
 		new:  `if false {`, by: inOrphans,
 	},
 	{
@@ -165,10 +165,10 @@ var queryMutants = []mutant{
 		new:  `if k.read, err = k.cachedReports(ctx); err != nil {`, by: inOrphans,
 	},
 	{
-		rule: "orphans: what became complete since the responses were read is looked at again (0276)",
+		rule: "orphans: an orphan that became complete after the responses were read is queued again (0276)",
 		file: "controllers/orphan/reclaimer.go",
-		old:  `if isKept { // what became`,
-		new:  `if !isKept { // what became`, by: inOrphans,
+		old:  `if isKept { // orphans that`,
+		new:  `if !isKept { // orphans that`, by: inOrphans,
 	},
 	{
 		rule: "orphans: a pod that was there before a tombstone was read may have inherited the entry (0289)",
@@ -223,8 +223,8 @@ var queryMutants = []mutant{
 	{
 		rule: "orphans: a delay that is over by caches is looked at each minute (0276)",
 		file: "controllers/orphan/nodes.go",
-		old:  `left = nodelife.LookInterval // what`,
-		new:  `left = 0 // what`, by: inOrphans,
+		old:  `left = nodelife.LookInterval // live`,
+		new:  `left = 0 // live`, by: inOrphans,
 	},
 	{
 		rule: "nodes: a GuardedNode that claims a sandbox is kept as long as a query about it stands (0281)",
@@ -236,22 +236,22 @@ var queryMutants = []mutant{
 }`, by: []string{"./controllers/node"},
 	},
 	{
-		rule: "orphans, AwaitAcknowledgments: a response to an earlier generation says nothing",
+		rule: "orphans, AwaitAcknowledgments: a response to an earlier generation does not count",
 		file: "internal/orphan/node.go",
-		old:  `said.UID != asked.UID || said.Generation < asked.Epoch:`,
-		new:  `said.UID != asked.UID:`, by: inOrphan,
+		old:  `given.UID != query.UID || given.Generation < query.Epoch:`,
+		new:  `given.UID != query.UID:`, by: inOrphan,
 	},
 	{
-		rule: "orphans, AwaitAcknowledgments: a response of another boot says nothing",
+		rule: "orphans, AwaitAcknowledgments: a response of another boot does not count",
 		file: "internal/orphan/node.go",
-		old:  `case said.BootID != node.BootID || said.BootID == "":`,
-		new:  `case said.BootID == "":`, by: inOrphan,
+		old:  `case given.BootID != node.BootID || given.BootID == "":`,
+		new:  `case given.BootID == "":`, by: inOrphan,
 	},
 	{
-		rule: "orphans, AwaitAcknowledgments: a response to an object that was made anew says nothing (0281, R4)",
+		rule: "orphans, AwaitAcknowledgments: a response to an object that was created again does not count (0281, R4)",
 		file: "internal/orphan/node.go",
-		old:  `said.UID != asked.UID || said`,
-		new:  `said`, by: inOrphan,
+		old:  `given.UID != query.UID || given`,
+		new:  `given`, by: inOrphan,
 	},
 	{
 		rule: "orphans, NotRecorded: an orphan is recorded with what the pools hold, not with what a cache shows (0282)",

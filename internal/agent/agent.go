@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent is the node's side of the release handshake: it watches the queries to its node and to all nodes, looks at the
-// container runtime, and writes what internal/handshake makes of it.
+// Package agent is the node's side of the release handshake: it watches the queries to its node and to all nodes, lists the container
+// runtime, and writes the responses that internal/handshake derives from both.
 //
 //	watched    the node's GuardedNode and the AllNodesQuery, each by one watch
 //	round      every query against one complete list of the runtime, taken after they were read
-//	status     what the GuardedNode's status has to say, written where it does not
-//	reporter   the write, made from one version of the object; again until it succeeds
-//	identity   for which Node UID the agent may respond: token, live Node, machine
+//	status     the status that the GuardedNode has to have, written if it differs
+//	reporter   the write, made from one version of the object and retried until it succeeds
+//	identity   the Node UID for which the agent may respond, by its token, the live Node and the machine
 //
-// One goroutine makes the rounds; it alone has the memory. Without a query nothing is written, but once whether the agent responds.
+// One goroutine makes the rounds and owns the memory. Without a query the agent only writes once whether it responds.
 package agent
 
 import (
@@ -38,9 +38,9 @@ type Options struct {
 	NodeName string
 	// Client reads and writes past every cache, as the agent's own account.
 	Client client.WithWatch
-	// Lister is the runtime of the node's kubelet.
+	// Lister lists the runtime of the node's kubelet.
 	Lister sandbox.Lister
-	// Machine is where the machine's IDs are read.
+	// Machine has the files with the IDs of the machine.
 	Machine MachineFiles
 	// Recorder writes events on the Node.
 	Recorder events.EventRecorder
@@ -50,7 +50,7 @@ type Options struct {
 	Settings handshake.Settings
 	// Clock is the real one except in tests.
 	Clock clock.WithTicker
-	// Log gets what the agent says. Default: none.
+	// Log is the logger of the agent. Default: none.
 	Log logr.Logger
 }
 
@@ -63,23 +63,23 @@ type Agent struct {
 	all      *watched[*v1alpha1.AllNodesQuery]
 	identity *identity
 	reporter *reporter
-	silences *silences
+	reasons  *reasonReporter
 	memory   handshake.Memory
 	pace     pace
 	health   health
 	poked    chan struct{}
 	// began is when the last round began.
 	began time.Time
-	// unsettled: the identity may not be the one that the agent has to have.
-	unsettled bool
+	// identityDue: the identity has to be read again.
+	identityDue bool
 	// open: there are queries without a final response.
 	open atomic.Bool
-	// running are the watches, and unfollow ends that of the GuardedNode.
+	// running are the watches, and unfollow stops the one of the GuardedNode.
 	running  sync.WaitGroup
 	unfollow func()
 }
 
-// New makes an agent that is ready to be started.
+// New makes an agent.
 func New(o Options) (*Agent, error) {
 	if o.NodeName == "" || o.Client == nil || o.Lister == nil || o.Recorder == nil || o.ListInterval <= 0 || o.Settings.SandboxCreationMax <= 0 {
 		return nil, errors.New("making the agent: every option but Clock and Log is required")
@@ -91,7 +91,7 @@ func New(o Options) (*Agent, error) {
 	a.own, a.all = watchedNode("", o.Clock, a.poke), watchedAll(o.Clock, a.poke)
 	a.identity = &identity{client: o.Client, nodeName: o.NodeName, files: o.Machine, clock: o.Clock}
 	a.reporter = &reporter{client: o.Client, identity: a.identity, clock: o.Clock}
-	a.silences = &silences{recorder: o.Recorder, nodeName: o.NodeName, log: o.Log.WithName("silence")}
+	a.reasons = &reasonReporter{recorder: o.Recorder, nodeName: o.NodeName, log: o.Log.WithName("responding")}
 	return a, nil
 }
 
@@ -109,7 +109,7 @@ func (a *Agent) Start(ctx context.Context) error {
 	return nil
 }
 
-// loop makes a round whenever something changed, and when the pace says so.
+// loop makes a round after each change, and when the pace requires one.
 func (a *Agent) loop(ctx context.Context) {
 	timer := a.clock.NewTimer(0)
 	defer timer.Stop()
@@ -123,7 +123,7 @@ func (a *Agent) loop(ctx context.Context) {
 			}
 		case <-timer.C():
 		}
-		a.settlePokes()
+		a.drainPokes()
 		a.round(ctx)
 		timer.Stop()
 		timer.Reset(a.next())
@@ -133,7 +133,7 @@ func (a *Agent) loop(ctx context.Context) {
 // next is the time until the next round.
 func (a *Agent) next() time.Duration {
 	next := a.pace.next()
-	if a.unsettled {
+	if a.identityDue {
 		next = min(next, identityRetry)
 	}
 	if wait := a.reporter.notBefore.Sub(a.clock.Now()); wait > 0 {
@@ -154,22 +154,22 @@ func (a *Agent) rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// settlePokes takes back what the round that begins now will see anyway.
-func (a *Agent) settlePokes() {
+// drainPokes drops a request for a round, because the round that begins now sees its cause.
+func (a *Agent) drainPokes() {
 	select {
 	case <-a.poked:
 	default:
 	}
 }
 
-// hint asks for a round soon, if there is a query about which the runtime's event may be. The round lists as always.
+// hint requests a round after an event of the runtime, if a query is open. The round lists the runtime as usual.
 func (a *Agent) hint() {
 	if a.open.Load() {
 		a.poke()
 	}
 }
 
-// poke asks for a round soon. It never blocks.
+// poke requests a round. It never blocks.
 func (a *Agent) poke() {
 	select {
 	case a.poked <- struct{}{}:

@@ -15,7 +15,7 @@ import (
 func TestANodeThatNeverHadASandboxRespondsAfterSandboxCreationMax(t *testing.T) {
 	b := newBench(t)
 	b.take()
-	b.askAll("s0")
+	b.queryAll("s0")
 	for range 11 {
 		b.take()
 		b.claims(0, 0)
@@ -33,13 +33,13 @@ func TestAClaimAndTheGenerationComeInOneWrite(t *testing.T) {
 	b := newBench(t)
 	b.lister.sandboxes = []handshake.Sandbox{sandboxS0("web")}
 	b.take()
-	b.askAll("s0")
-	b.ask(about("web", 1)) // the response to which comes in the same write
+	b.queryAll("s0")
+	b.query(about("web", 1)) // the response to which comes in the same write
 	b.take()
 	b.take()
 	b.claims(1, 1, "s0 of pod web in boot")
 	b.wants("web", 1, outcome{hold, v1alpha1.ReasonSandboxReady, "web", 1})
-	b.askAll("s0", "s1") // whether it has the other one is not known yet
+	b.queryAll("s0", "s1") // whether it has the other one is not known yet
 	b.take()
 	b.claims(1, 1, "s0 of pod web in boot")
 }
@@ -56,7 +56,7 @@ func TestAClaimOfAnEarlierBootStandsUntilThisOneClaims(t *testing.T) {
 			b := newBench(t)
 			b.claimed("earlier")
 			b.lister.sandboxes = tc.listed
-			b.askAll("s0")
+			b.queryAll("s0")
 			b.take()
 			b.clock.Step(time.Second)
 			b.take()
@@ -65,7 +65,7 @@ func TestAClaimOfAnEarlierBootStandsUntilThisOneClaims(t *testing.T) {
 	}
 }
 
-// claimed has the GuardedNode claim sandbox s0 of pod web in a boot.
+// claimed writes a claim of sandbox s0 of pod web in a boot into the GuardedNode.
 func (b *bench) claimed(boot string) {
 	b.t.Helper()
 	b.api.guarded.Status.AllNodes = &v1alpha1.AllNodesResponse{UID: "all", Generation: 1, BootID: boot, Claims: []v1alpha1.SandboxClaim{
@@ -79,14 +79,14 @@ func TestAnEarlierResponseOfThisNodeAndBootStands(t *testing.T) {
 		uid  types.UID
 		boot string
 	}{
-		"of this boot: nothing is written":           {"all", bootID},
-		"of an earlier boot: not before it is known": {"all", "earlier"},
-		"to an object that was made anew":            {"before", bootID},
+		"of this boot: nothing is written":             {"all", bootID},
+		"of an earlier boot: it is written once known": {"all", "earlier"},
+		"to an object that was created again":          {"before", bootID},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			b.api.guarded.Status.AllNodes = &v1alpha1.AllNodesResponse{UID: tc.uid, Generation: 1, BootID: tc.boot}
-			b.askAll("s0")
+			b.queryAll("s0")
 			b.take()
 			b.take()
 			b.claims(0, 1)
@@ -103,7 +103,7 @@ func TestAnEarlierResponseOfThisNodeAndBootStands(t *testing.T) {
 	}
 }
 
-// The agent was started anew between its claim, or its response, and the query that is to its node alone, and the sandbox is gone.
+// The agent was restarted, and the sandbox removed, between its claim or response and the query to its node alone.
 func TestARestartedAgentKnowsWhatItsPredecessorSaw(t *testing.T) {
 	orphan := v1alpha1.OrphanPrefix + "s0"
 	unseen := outcome{hold, v1alpha1.ReasonSandboxNotSeen, "", 2}
@@ -126,7 +126,7 @@ func TestARestartedAgentKnowsWhatItsPredecessorSaw(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			tc.before(b)
-			b.ask(about(orphan, 2))
+			b.query(about(orphan, 2))
 			b.take()
 			b.wants(orphan, 1, tc.want)
 		})
@@ -136,26 +136,26 @@ func TestARestartedAgentKnowsWhatItsPredecessorSaw(t *testing.T) {
 func TestAQueryToAllThatComesWhileTheRuntimeIsListedGetsNoResponseFromIt(t *testing.T) {
 	b := newBench(t)
 	b.take()
-	b.askAll("s0")
+	b.queryAll("s0")
 	b.lister.sandboxes = []handshake.Sandbox{sandboxS0("web")}
 	before := b.api.all
 	b.lister.during = func() {
-		b.askAll("s0", "s1")
+		b.queryAll("s0", "s1")
 		b.api.all = before // the API server shows it a moment later
 	}
 	b.take()
 	b.claims(1, 1, "s0 of pod web in boot")
 }
 
-// Etcd was restored, and another query has the generation of the one that the watch brought before.
+// After a restore of etcd another query has the generation of the one that the watch showed before.
 func TestAResponseIsToTheQueriesThatStand(t *testing.T) {
 	b := newBench(t)
 	b.lister.sandboxes = []handshake.Sandbox{sandboxS0("web")}
-	b.askAll("s0")
+	b.queryAll("s0")
 	b.api.all.Spec.Queries[0].SandboxID = "s9"
 	b.take()
 	b.claims(0, 0)
-	b.ask(about("web", 1)) // a response to a query to this node does not wait for them
+	b.query(about("web", 1)) // a response to a query to this node does not wait for them
 	b.take()
 	b.wants("web", 1, outcome{hold, v1alpha1.ReasonSandboxReady, "web", 1})
 	if b.api.guarded.Status.AllNodes != nil {
@@ -163,14 +163,13 @@ func TestAResponseIsToTheQueriesThatStand(t *testing.T) {
 	}
 }
 
-// A live read of them is needed for what is new only.
 func TestTheQueriesToAllAreReadLiveForANewResponseOnly(t *testing.T) {
 	b := newBench(t)
 	b.lister.sandboxes = []handshake.Sandbox{sandboxS0("web")}
-	b.askAll("s0")
+	b.queryAll("s0")
 	b.take()
 	before := b.api.queryReads
-	b.ask(about("web", 1))
+	b.query(about("web", 1))
 	b.take()
 	b.wants("web", 2, outcome{hold, v1alpha1.ReasonSandboxReady, "web", 1})
 	if got := b.api.queryReads - before; before != 1 || got != 0 {
@@ -178,24 +177,23 @@ func TestTheQueriesToAllAreReadLiveForANewResponseOnly(t *testing.T) {
 	}
 }
 
-// Queries to all nodes that are withdrawn take their claims with them.
 func TestAClaimIsDroppedWithItsQuery(t *testing.T) {
 	b := newBench(t)
 	b.claimed(bootID)
-	b.askAll("s9")
+	b.queryAll("s9")
 	b.take()
 	if got := b.api.guarded.Status.AllNodes; len(b.api.written) != 1 || len(got.Claims) != 0 {
 		t.Errorf("%d writes, %+v", len(b.api.written), got)
 	}
 }
 
-// Queries that are older than the response to them are so for a moment, or since etcd was restored.
+// The queries are older than the response to them: for a moment, or because etcd was restored.
 func TestTheGuardedNodeIsReadOftenWhileItsResponseIsNewerThanTheQueries(t *testing.T) {
 	b := newBench(t)
 	b.lister.sandboxes = []handshake.Sandbox{sandboxS0("web")}
 	b.claimed(bootID)
 	b.api.guarded.Status.AllNodes.Generation = 7
-	b.askAll("s0")
+	b.queryAll("s0")
 	before := b.api.guardedReads
 	for range 120 {
 		b.take()

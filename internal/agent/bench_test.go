@@ -35,19 +35,19 @@ func writeMachine(t *testing.T, boot, machine string) MachineFiles {
 	return files
 }
 
-// stubLister is a runtime that lists what the test says, beside the agent's own sandbox.
+// stubLister is a runtime with the sandboxes of the test and the agent's own.
 type stubLister struct {
 	clock     *clocktesting.FakeClock
 	sandboxes []handshake.Sandbox
 	alone     bool
 	err       error
 	during    func()
-	asked     sandbox.Asked
+	queried   sandbox.Queried
 }
 
-func (s *stubLister) List(_ context.Context, asked sandbox.Asked) (*handshake.Listing, error) {
-	s.asked = asked
-	l := &handshake.Listing{Began: s.clock.Now(), Ended: s.clock.Now(), TellsNamespaces: true, Runtime: "containerd 1"}
+func (s *stubLister) List(_ context.Context, queried sandbox.Queried) (*handshake.Listing, error) {
+	s.queried = queried
+	l := &handshake.Listing{Began: s.clock.Now(), Ended: s.clock.Now(), ReportsNamespaces: true, Runtime: "containerd 1"}
 	if !s.alone {
 		l.Sandboxes = append(l.Sandboxes, handshake.Sandbox{ID: "own", Pod: handshake.Pod{UID: podUID}, State: handshake.StateReady})
 	}
@@ -58,7 +58,7 @@ func (s *stubLister) List(_ context.Context, asked sandbox.Asked) (*handshake.Li
 	return l, s.err
 }
 
-// bench is an agent whose rounds the test makes. What its watches bring is brought by the test.
+// bench is an agent whose rounds and watch events the test makes.
 type bench struct {
 	*Agent
 	t      *testing.T
@@ -79,19 +79,19 @@ func newBench(t *testing.T) *bench {
 	}
 	b.Agent = agent
 	b.own = watchedNode(nodeUID, b.clock, b.poke)
-	b.ask()
-	b.askAll()
+	b.query()
+	b.queryAll()
 	return b
 }
 
-// take is a round, with what the watch brings before it.
+// take delivers the event of the watch and makes a round.
 func (b *bench) take() {
 	b.t.Helper()
 	b.bring()
 	b.round(b.t.Context())
 }
 
-// bring has the watch of the GuardedNode bring what stands.
+// bring delivers the GuardedNode to its watch.
 func (b *bench) bring() {
 	b.t.Helper()
 	var objects []any
@@ -103,16 +103,16 @@ func (b *bench) bring() {
 	}
 }
 
-// ask writes queries into the GuardedNode, in place of those that stand.
-func (b *bench) ask(queries ...v1alpha1.SandboxQuery) {
+// query replaces the queries of the GuardedNode.
+func (b *bench) query(queries ...v1alpha1.SandboxQuery) {
 	b.t.Helper()
 	b.api.guarded.Spec.Queries = queries
 	b.api.touch()
 	b.bring()
 }
 
-// askAll brings the AllNodesQuery with a query about each sandbox, the epoch of which is its place.
-func (b *bench) askAll(sandboxes ...string) {
+// queryAll delivers an AllNodesQuery with a query about each sandbox; epochs count from 1.
+func (b *bench) queryAll(sandboxes ...string) {
 	b.t.Helper()
 	b.api.all = nil
 	var objects []any
@@ -147,7 +147,7 @@ type outcome struct {
 	Epoch   int64
 }
 
-// given has the GuardedNode have a response about sandbox s0 of a record.
+// given writes a response about sandbox s0 of a record into the GuardedNode.
 func (b *bench) given(record string, o outcome, boot string) {
 	b.t.Helper()
 	b.api.guarded.Status.Responses = append(b.api.guarded.Status.Responses, v1alpha1.SandboxResponse{Record: record, SandboxID: "s0", Epoch: o.Epoch, BootID: boot,
@@ -156,7 +156,7 @@ func (b *bench) given(record string, o outcome, boot string) {
 	b.bring()
 }
 
-// responses are those that the GuardedNode has about a record.
+// responses are those of the GuardedNode about a record.
 func (b *bench) responses(record string) []outcome {
 	var got []outcome
 	for _, r := range b.api.guarded.Status.Responses {
@@ -167,7 +167,7 @@ func (b *bench) responses(record string) []outcome {
 	return got
 }
 
-// wants demands the responses about a record, after that many writes of the status.
+// wants checks the responses about a record and the number of writes of the status.
 func (b *bench) wants(record string, writes int, want ...outcome) {
 	b.t.Helper()
 	if diff := cmp.Diff(want, b.responses(record)); diff != "" {
@@ -190,7 +190,7 @@ func (b *bench) condition() string {
 	return c.Reason
 }
 
-// claims demands what was last written in response to the queries to all nodes, after that many writes: the generation, and what is claimed.
+// claims checks the last response to the queries to all nodes, its generation and claims, and the number of writes.
 func (b *bench) claims(writes int, generation int64, claimed ...string) {
 	b.t.Helper()
 	if got := len(b.api.written); got != writes {
@@ -212,7 +212,7 @@ func (b *bench) claims(writes int, generation int64, claimed ...string) {
 	}
 }
 
-// wantEvent demands the next event.
+// wantEvent checks the next event.
 func (b *bench) wantEvent(reason v1alpha1.Reason) {
 	b.t.Helper()
 	select {

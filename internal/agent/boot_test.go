@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/sandbox"
 )
 
-// toBoot changes the boot that a query is to.
+// toBoot changes the boot of a query.
 func toBoot(q v1alpha1.SandboxQuery, boot string) v1alpha1.SandboxQuery {
 	q.BootID = boot
 	return q
@@ -25,10 +25,10 @@ func TestAQueryGetsAResponseInItsBootOnly(t *testing.T) {
 		given string // the boot of a standing ReadyForRelease to the same epoch; empty for none
 		want  []outcome
 	}{
-		"another boot":                          {toBoot(about("web", 1), "earlier"), "", nil},
-		"no boot: a response would be for none": {toBoot(about("web", 1), ""), "", nil},
-		"a final response of the boot that it is to stays, and is no other's": {toBoot(about("web", 1), "earlier"), "earlier", []outcome{absent}},
-		"nor is one of this boot to that one":                                 {toBoot(about("web", 1), "earlier"), bootID, []outcome{absent}},
+		"another boot": {toBoot(about("web", 1), "earlier"), "", nil},
+		"no boot":      {toBoot(about("web", 1), ""), "", nil},
+		"a final response of the boot of the query stays": {toBoot(about("web", 1), "earlier"), "earlier", []outcome{absent}},
+		"a response of this boot to that query stays":     {toBoot(about("web", 1), "earlier"), bootID, []outcome{absent}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestAQueryGetsAResponseInItsBootOnly(t *testing.T) {
 			}
 			outOfService := tc.query
 			outOfService.OutOfService, outOfService.Record = true, "out"
-			b.ask(tc.query, outOfService)
+			b.query(tc.query, outOfService)
 			b.take()
 			b.take()
 			b.wants("web", 1, tc.want...)
@@ -56,17 +56,17 @@ func TestBootIDsAreWrittenAsTheNodeSpellsThem(t *testing.T) {
 	b := newBench(t)
 	b.api.node.Status.NodeInfo.BootID = "BOOT"
 	b.api.guarded.Spec.Machines[0].BootID = "BOOT"
-	b.ask(toBoot(about("web", 1), "BOOT"))
+	b.query(toBoot(about("web", 1), "BOOT"))
 	b.take()
 	if got := b.api.guarded.Status.Responses; len(got) != 1 || got[0].BootID != "BOOT" {
 		t.Errorf("got %+v", got)
 	}
 }
 
-// R8: a change of the GuardedNode that is not about this boot of this machine has the agent read who it is, and no more often than identityRetry.
+// R8: the agent reads its identity again, at most every identityRetry, while its GuardedNode is not about this boot of this machine.
 func TestWhatMakesTheAgentReadItsIdentityAgain(t *testing.T) {
 	machine := func(change func(*v1alpha1.GuardedMachine)) func(*bench) {
-		return func(b *bench) { change(&b.api.guarded.Spec.Machines[0]); b.ask() }
+		return func(b *bench) { change(&b.api.guarded.Spec.Machines[0]); b.query() }
 	}
 	const never, every = 0, 2
 	for name, tc := range map[string]struct {
@@ -74,20 +74,20 @@ func TestWhatMakesTheAgentReadItsIdentityAgain(t *testing.T) {
 		want   int // reads in twice identityRetry
 	}{
 		"nothing":                       {func(*bench) {}, never},
-		"a query to its boot":           {func(b *bench) { b.ask(about("web", 1)) }, never},
-		"a query to another boot":       {func(b *bench) { b.ask(toBoot(about("web", 1), "next")) }, every},
+		"a query to its boot":           {func(b *bench) { b.query(about("web", 1)) }, never},
+		"a query to another boot":       {func(b *bench) { b.query(toBoot(about("web", 1), "next")) }, every},
 		"its machine booted again":      {machine(func(m *v1alpha1.GuardedMachine) { m.BootID = "next" }), every},
 		"its machine has a successor":   {machine(func(m *v1alpha1.GuardedMachine) { m.SuccessorUID = "next" }), every},
 		"no Node reports its machine":   {machine(func(m *v1alpha1.GuardedMachine) { m.Gone = &v1alpha1.MachineGone{} }), every},
-		"another machine has its Node":  {func(b *bench) { anotherMachine(b); b.ask() }, every},
-		"the GuardedNode is gone":       {func(b *bench) { b.api.guarded = nil }, every},
-		"an earlier machine had a boot": {func(b *bench) { earlierMachine(b); b.ask() }, never},
+		"another machine has its Node":  {func(b *bench) { anotherMachine(b); b.query() }, every},
+		"the GuardedNode was deleted":   {func(b *bench) { b.api.guarded = nil }, every},
+		"an earlier machine had a boot": {func(b *bench) { earlierMachine(b); b.query() }, never},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			b.take()
 			tc.change(b)
-			b.take() // what it writes by that is no read of the next rounds
+			b.take() // a write reads the identity too
 			before := b.api.reads
 			for range 10 {
 				b.clock.Step(identityRetry / 5)
@@ -111,7 +111,6 @@ func earlierMachine(b *bench) {
 	b.api.guarded.Spec.Machines = append(b.api.guarded.Spec.Machines, v1alpha1.GuardedMachine{MachineID: "earlier", BootID: "earlier", Gone: &v1alpha1.MachineGone{}})
 }
 
-// The agent follows the GuardedNode of the Node for which it may respond, and of no other.
 func TestAnotherNodeUIDIsFollowed(t *testing.T) {
 	b := newBench(t)
 	b.own = watchedNode("", b.clock, b.poke)
@@ -126,15 +125,15 @@ func TestAnotherNodeUIDIsFollowed(t *testing.T) {
 
 	b.api.node.UID, b.api.guarded.Name = "anew", "anew"
 	b.clock.Step(identityRetry)
-	b.bring() // its GuardedNode is another machine's by now
+	b.bring()
 	b.api.guarded.Spec.Machines[0].SuccessorUID = "anew"
 	b.bring()
 	b.round(t.Context())
 	if got := next(t, b.api.watches); got != "end of "+string(nodeUID) {
-		t.Fatalf("%s: the token is not of the new Node yet, so that the agent is of none", got)
+		t.Fatalf("%s: the token is not for the new Node yet", got)
 	}
 	if _, exists, _, synced := b.own.snapshot(); exists || synced {
-		t.Error("what was read of another Node is kept")
+		t.Error("the GuardedNode of the earlier Node UID is kept")
 	}
 
 	b.api.nodeUIDs = []string{"anew"}
@@ -147,16 +146,16 @@ func TestAnotherNodeUIDIsFollowed(t *testing.T) {
 	b.running.Wait()
 }
 
-// slowLister takes as long as the test says for a list.
+// slowLister takes almost stuckAfter for a list.
 type slowLister struct {
 	*stubLister
 	bounded bool
 }
 
-func (s *slowLister) List(ctx context.Context, asked sandbox.Asked) (*handshake.Listing, error) {
+func (s *slowLister) List(ctx context.Context, queried sandbox.Queried) (*handshake.Listing, error) {
 	_, s.bounded = ctx.Deadline()
 	s.clock.Step(stuckAfter - time.Second)
-	return s.stubLister.List(ctx, asked)
+	return s.stubLister.List(ctx, queried)
 }
 
 func TestARoundThatGetsOnIsAlive(t *testing.T) {
@@ -169,11 +168,11 @@ func TestARoundThatGetsOnIsAlive(t *testing.T) {
 		t.Error(err)
 	}
 	if !slow.bounded {
-		t.Error("the look at the runtime has no bound")
+		t.Error("listing the runtime has no bound")
 	}
 	b.clock.Step(2 * time.Second)
 	if b.Healthz(nil) == nil {
-		t.Error("alive although nothing got on")
+		t.Error("alive without progress")
 	}
 }
 
@@ -184,14 +183,14 @@ func TestAQueryThatIsWithdrawnAndMadeAgainIsAnother(t *testing.T) {
 	b.lister.sandboxes = nil
 	absent := outcome{release, v1alpha1.ReasonSandboxAbsent, "web", 1}
 	b.given("web", absent, bootID)
-	b.ask(about("web", 1))
+	b.query(about("web", 1))
 	b.take()
 	b.wants("web", 0, absent)
 	b.clock.Step(time.Minute)
-	b.ask(about("web", 2))
+	b.query(about("web", 2))
 	b.take()
 	b.wants("web", 1, outcome{release, v1alpha1.ReasonSandboxAbsent, "web", 2})
 	if at := b.api.guarded.Status.Responses[0].Time; !at.After(start) {
-		t.Error("the response rests on a list of before the query")
+		t.Error("the response rests on a list from before the query")
 	}
 }

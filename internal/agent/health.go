@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// stuckAfter is how long ago the last step of a round may be. Every step is bounded by less: a look at the runtime by
-// handshake.MaxGap, what is asked of the API server by callTimeout.
+// stuckAfter is the longest time between two steps of a round. Every step is bounded by less: a list of the runtime by handshake.MaxGap, a
+// call to the API server by callTimeout.
 const stuckAfter = 5 * time.Minute
 
-// health is what the probes ask. It is safe for concurrent use.
+// health is the state behind the probes. It is safe for concurrent use.
 type health struct {
 	mu    sync.Mutex
 	last  time.Time
 	ready bool
 }
 
-// step notes that a round began, or got on.
+// step records progress of a round.
 func (h *health) step(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -34,22 +34,22 @@ func (h *health) ended(ready bool) {
 	h.ready = ready
 }
 
-// Healthz fails when no round has begun or got on for too long: a restart may help.
+// Healthz fails if no round has made progress for stuckAfter: a restart may help.
 func (a *Agent) Healthz(*http.Request) error {
 	a.health.mu.Lock()
 	defer a.health.mu.Unlock()
 	if since := a.clock.Now().Sub(a.health.last); !a.health.last.IsZero() && since > stuckAfter {
-		return fmt.Errorf("no look at the container runtime began or got on for %s", since.Round(time.Second))
+		return fmt.Errorf("no round made progress for %s", since.Round(time.Second))
 	}
 	return nil
 }
 
-// Readyz fails while the agent cannot respond: no queries read, no list of the runtime, or no Node to respond for.
+// Readyz fails while the agent cannot respond: the queries are not read, the runtime cannot be listed, or the agent may respond for no Node.
 func (a *Agent) Readyz(*http.Request) error {
 	a.health.mu.Lock()
 	defer a.health.mu.Unlock()
 	if !a.health.ready {
-		return errors.New("the agent cannot respond yet, or any more: see its log and the events of its Node")
+		return errors.New("the agent cannot respond to queries: see its log and the events of its Node")
 	}
 	return nil
 }

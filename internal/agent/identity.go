@@ -23,28 +23,28 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/handshake"
 )
 
-// callTimeout bounds a call to the API server inside a round, so that the row of lists does not break.
+// callTimeout bounds a call to the API server inside a round, so that the sequence of lists does not break.
 const callTimeout = 10 * time.Second
 
-// MachineFiles are where the machine's IDs are read.
+// MachineFiles are the paths of the files with the IDs of the machine.
 type MachineFiles struct {
 	MachineID, BootID, SystemUUID string
 }
 
-// self is for which Node the agent may respond.
+// self is the identity of the agent: the Node for which it may respond.
 type self struct {
 	nodeUID types.UID
 	podUID  types.UID
-	// bootID is the machine's boot, which is the Node's too wherever nodeUID is set.
+	// bootID is the boot of the machine; if nodeUID is set, also that of the Node.
 	bootID string
-	// reason and message say why it may respond for none; nodeUID is empty then.
+	// reason and message say why the agent may respond for no Node; nodeUID is empty then.
 	reason  v1alpha1.Reason
 	message string
-	// nodeObject is the UID of the live Node object, whether the agent may respond for it or not.
+	// nodeObject is the UID of the live Node object, also if the agent may not respond for it.
 	nodeObject types.UID
 }
 
-// identity finds out who the agent is, by live reads. It is safe for concurrent use.
+// identity reads the identity of the agent live. It is safe for concurrent use.
 type identity struct {
 	client   client.Client
 	nodeName string
@@ -56,14 +56,14 @@ type identity struct {
 	at   time.Time
 }
 
-// known is what was found last, and when that was begun; zero before.
+// known is the identity that was read last, and when that read began; zero before the first.
 func (i *identity) known() (self, time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.last, i.at
 }
 
-// fresh finds out.
+// fresh reads the identity.
 func (i *identity) fresh(ctx context.Context) (self, error) {
 	began := i.clock.Now()
 	found, err := i.read(ctx)
@@ -87,25 +87,25 @@ func (i *identity) read(ctx context.Context) (self, error) {
 	if err != nil {
 		return self{}, err
 	}
-	speaker := handshake.Speaker{NodeName: i.nodeName, Token: token, Host: host}
+	responder := handshake.Responder{NodeName: i.nodeName, Token: token, Host: host}
 	var node corev1.Node
 	switch err := i.client.Get(ctx, client.ObjectKey{Name: i.nodeName}, &node); {
 	case err == nil:
-		speaker.Node = new(facts.Identity(&node))
+		responder.Node = new(facts.Identity(&node))
 	case !apierrors.IsNotFound(err):
 		return self{}, fmt.Errorf("reading Node %s: %w", i.nodeName, err)
 	}
-	// The boot ID as the Node spells it: queries and responses are compared with the Node.
+	// The boot ID in the spelling of the Node, with which queries and responses are compared.
 	found := self{podUID: token.PodUID, bootID: node.Status.NodeInfo.BootID, nodeObject: node.UID}
-	found.nodeUID, found.reason, found.message = speaker.Speaks()
+	found.nodeUID, found.reason, found.message = responder.RespondsFor()
 	return found, nil
 }
 
-// token asks the API server what it reads from the agent's own token.
+// token has the API server review the agent's own token.
 func (i *identity) token(ctx context.Context) (handshake.Token, error) {
 	var review authenticationv1.SelfSubjectReview
 	if err := i.client.Create(ctx, &review); err != nil {
-		return handshake.Token{}, fmt.Errorf("asking the API server for whom this token was issued: %w", err)
+		return handshake.Token{}, fmt.Errorf("reviewing the agent's token: %w", err)
 	}
 	one := func(key string) string {
 		if values := review.Status.UserInfo.Extra[key]; len(values) == 1 {
@@ -120,7 +120,7 @@ func (i *identity) token(ctx context.Context) (handshake.Token, error) {
 	}, nil
 }
 
-// read gives the IDs of this machine. The boot ID has to be there; a machine may lack the others.
+// read gives the IDs of this machine. Only the boot ID is required.
 func (f MachineFiles) read() (v1alpha1.NodeIdentity, error) {
 	boot, err := os.ReadFile(f.BootID)
 	if err != nil {

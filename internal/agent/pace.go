@@ -5,23 +5,23 @@ package agent
 import "time"
 
 const (
-	// minRest lies between something new and the round that it causes: a burst is one round.
+	// minRest is the delay between a change and its round, so that a burst of changes causes one round.
 	minRest = 200 * time.Millisecond
-	// roundEvery is the least time between two rounds that something new caused. Responses are written no more often either.
+	// roundEvery is the shortest time between two rounds that changes cause. Responses are written no more often.
 	roundEvery = time.Second
-	// firstRecheck is how soon after something new an open query is looked at again; then twice as long every time.
+	// firstRecheck is the first interval between rounds while a query is open. It doubles each time.
 	firstRecheck = time.Second
 )
 
-// pace says when the next round is due: with open queries soon after anything new and ever later while nothing changes, at
-// the latest as often as without any.
+// pace says when the next round is due: with an open query after an interval that doubles while nothing changes, at most longest; without one
+// after longest.
 type pace struct {
 	longest time.Duration
 	open    bool
 	recheck time.Duration
 }
 
-// news starts the back-off again.
+// news restarts the back-off.
 func (p *pace) news() { p.recheck = 0 }
 
 // next is the time until the next round.
@@ -38,5 +38,5 @@ func (p *pace) next() time.Duration {
 	return p.recheck
 }
 
-// rest is how long a round that something new causes has to wait, so long after the last round began.
+// rest is the delay of a round that a change causes; since is the time since the last round began.
 func rest(since time.Duration) time.Duration { return max(minRest, roundEvery-since) }

@@ -2,7 +2,7 @@
 
 package agent
 
-// What the account of every agent may do. It has no right to pods or IPAllocations, and none to write anything but the status of its GuardedNode and
+// The permissions of the agents' ServiceAccount. An agent cannot read pods or IPAllocations, and writes only the status of its GuardedNode and
 // events.
 
 // +kubebuilder:rbac:groups=holdfast.dev,resources=allnodesqueries,verbs=list;watch

@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// firstCheck and lastCheck bound how long after a write, and how often then, the GuardedNode is read live while queries stand: etcd may have been
-	// restored, which no watch need show.
+	// firstCheck and lastCheck bound the interval of live reads of the GuardedNode while queries stand: a watch may not show that etcd was
+	// restored.
 	firstCheck, lastCheck = time.Minute, 15 * time.Minute
-	// firstRetry and lastRetry bound the back-off after a failed write. It is tried for ever.
+	// firstRetry and lastRetry bound the back-off after a failed write. The number of tries has no bound.
 	firstRetry, lastRetry = time.Second, time.Minute
 )
 
@@ -32,7 +32,7 @@ type reporter struct {
 	identity *identity
 	clock    clock.PassiveClock
 
-	// checked is when the object of which Node was known to be as the watch has it, and check how long after that it is read again.
+	// checked is when the object of nodeUID was last confirmed live, and check the interval until the next live read.
 	nodeUID types.UID
 	checked time.Time
 	check   time.Duration
@@ -41,11 +41,11 @@ type reporter struct {
 	notBefore time.Time
 }
 
-// isWaiting says whether a failed write is not to be tried again yet.
+// isWaiting says whether the back-off after a failure is running.
 func (r *reporter) isWaiting() bool { return r.clock.Now().Before(r.notBefore) }
 
-// write has the object say what was made from this version of it (R9), under the identity of the agent read live; false if another version stands, or the
-// agent is another Node's by now. Both are seen by the next round.
+// write writes the status that was made from this version of the object (R9), after a live read of the agent's identity. It gives false if
+// the object has another version or the identity changed; the next round sees either.
 func (r *reporter) write(ctx context.Context, object *v1alpha1.GuardedNode, next *v1alpha1.GuardedNodeStatus, me self) (written bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -57,7 +57,7 @@ func (r *reporter) write(ctx context.Context, object *v1alpha1.GuardedNode, next
 	object.Status = *next
 	err = r.client.Status().Update(ctx, object, client.FieldOwner(Name))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		r.checked = time.Time{} // the watch may have missed what stands
+		r.checked = time.Time{} // the watch may have missed a change
 		return false, nil
 	}
 	if err != nil {
@@ -76,8 +76,8 @@ func (r *reporter) failed(err error) error {
 	return err
 }
 
-// reread is the object as it stands, if it is time to read it again; nil if not. isOlder: the queries to all nodes are older than the response to them. They
-// may be so for a moment, and stay so after a restoration.
+// reread reads the object live if that is due; nil if not. isOlder: the queries to all nodes are older than the response to them, which is
+// normal for a moment, and permanent after a restore of etcd.
 func (r *reporter) reread(ctx context.Context, me self, isOlder bool) (*v1alpha1.GuardedNode, error) {
 	after := r.check
 	if isOlder {
@@ -99,8 +99,8 @@ func (r *reporter) reread(ctx context.Context, me self, isOlder bool) (*v1alpha1
 	return object, nil
 }
 
-// stands says whether the queries to all nodes are still those that the watch brought. Of a history that began again, because etcd was restored, another
-// query can have the same generation.
+// stands says whether the queries to all nodes are still those of the watch. The spec is compared too, because after a restore of etcd other
+// queries can have the same generation.
 func (r *reporter) stands(ctx context.Context, all *v1alpha1.AllNodesQuery) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -112,7 +112,7 @@ func (r *reporter) stands(ctx context.Context, all *v1alpha1.AllNodesQuery) (boo
 		equality.Semantic.DeepEqual(live.Items[0].Spec, all.Spec), nil
 }
 
-// nodeReference is the Node as events name it.
+// nodeReference is the Node as the object of an event.
 func nodeReference(name string, uid types.UID) *corev1.Node {
 	node := &corev1.Node{}
 	node.APIVersion, node.Kind, node.Name, node.UID = "v1", "Node", name, uid

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/handshake"
 )
 
-// value is that of a series without labels.
+// value is the value of a series without labels.
 func value(t *testing.T, series string) float64 {
 	t.Helper()
 	families, err := ctrlmetrics.Registry.Gather()
@@ -39,13 +39,13 @@ func queried(t *testing.T) *bench {
 	b := newBench(t)
 	b.lister.sandboxes = []handshake.Sandbox{sandboxS0("web")}
 	b.take()
-	b.ask(about("web", 1))
+	b.query(about("web", 1))
 	return b
 }
 
 var alive = outcome{hold, v1alpha1.ReasonSandboxReady, "web", 1}
 
-// Each failure is tried again later than the one before, up to lastRetry, and for ever.
+// The interval between tries grows up to lastRetry.
 func TestAFailedWriteIsTriedAgainUntilItSucceeds(t *testing.T) {
 	for name, fail := range map[string]func(*stubAPI, error){
 		"the API server fails":  func(s *stubAPI, err error) { s.fail = err },
@@ -55,7 +55,7 @@ func TestAFailedWriteIsTriedAgainUntilItSucceeds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := queried(t)
 			if name == "no live read succeeds" {
-				b.askAll("s0")
+				b.queryAll("s0")
 			}
 			before := value(t, "holdfast_agent_write_failures_total")
 			fail(b.api, apierrors.NewInternalError(errors.New("etcd is away")))
@@ -88,38 +88,38 @@ func TestAFailedWriteIsTriedAgainUntilItSucceeds(t *testing.T) {
 	}
 }
 
-// R9: what was made from one version is written into no other.
+// R9: a status that was made from one version of the object is written into no other.
 func TestAWriteNamesTheVersionFromWhichItWasMade(t *testing.T) {
 	b := queried(t)
 	failures := value(t, "holdfast_agent_write_failures_total")
-	// The manager withdraws the query as the agent judges it, and the watch does not show that yet.
+	// The manager withdraws the query while the agent judges it, and the watch does not show that yet.
 	b.lister.during = func() {
 		b.api.guarded.Spec.Queries = nil
 		b.api.touch()
 	}
-	b.settlePokes()
+	b.drainPokes()
 	b.round(t.Context())
 	if b.wants("web", 0); b.api.tries != 1 || len(b.poked) != 1 {
-		t.Errorf("%d tries; %d rounds are asked for", b.api.tries, len(b.poked))
+		t.Errorf("%d tries; %d rounds are requested", b.api.tries, len(b.poked))
 	}
 	b.lister.during = nil
 	b.round(t.Context())
 	if b.wants("web", 0); b.api.tries != 1 {
-		t.Errorf("%d tries: there is nothing to write any more", b.api.tries)
+		t.Errorf("%d tries: there is nothing left to write", b.api.tries)
 	}
 	if value(t, "holdfast_agent_write_failures_total") != failures || b.reporter.isWaiting() {
 		t.Error("a conflict is counted as a failure")
 	}
 }
 
-// After etcd was restored, a watch may show another object than the one that stands, and no event need come.
+// After a restore of etcd a watch may show an outdated object, without any event.
 func TestAfterAConflictTheObjectIsReadLive(t *testing.T) {
 	for name, tc := range map[string]struct {
 		restore func(*bench)
 		want    []outcome
 	}{
 		"an older version of it":     {func(b *bench) { b.api.guarded.Generation, b.api.guarded.ResourceVersion = 1, "7" }, []outcome{alive}},
-		"one that was made anew":     {func(b *bench) { b.api.guarded.UID, b.api.guarded.ResourceVersion = "anew", "7" }, []outcome{alive}},
+		"one that was created again": {func(b *bench) { b.api.guarded.UID, b.api.guarded.ResourceVersion = "anew", "7" }, []outcome{alive}},
 		"another query":              {func(b *bench) { b.api.guarded.Spec.Queries[0].Epoch = 7; b.api.touch() }, []outcome{{hold, v1alpha1.ReasonSandboxReady, "web", 7}}},
 		"only a condition to write":  {func(b *bench) { b.api.guarded.Spec.Queries = nil; b.api.touch() }, nil},
 		"the queries were withdrawn": {func(b *bench) { b.api.guarded.Spec.Queries = nil; b.api.touch() }, nil},
@@ -127,11 +127,11 @@ func TestAfterAConflictTheObjectIsReadLive(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			b.lister.sandboxes = []handshake.Sandbox{sandboxS0("web")}
-			b.ask(about("web-1", 1))
+			b.query(about("web-1", 1))
 			b.take() // after which no other read would be due
-			b.ask(about("web", 1))
+			b.query(about("web", 1))
 			if name == "only a condition to write" {
-				b.ask()
+				b.query()
 				b.lister.alone = true
 			}
 			tc.restore(b)
@@ -140,13 +140,13 @@ func TestAfterAConflictTheObjectIsReadLive(t *testing.T) {
 			}
 			b.wants("web", 2, tc.want...)
 			if got := b.responses("web-1"); len(got) > 0 {
-				t.Errorf("what was withdrawn is still there: %v", got)
+				t.Errorf("the response to a withdrawn query is kept: %v", got)
 			}
 		})
 	}
 }
 
-func TestAGuardedNodeThatIsGoneIsNotWritten(t *testing.T) {
+func TestADeletedGuardedNodeIsNotWritten(t *testing.T) {
 	b := queried(t)
 	failures := value(t, "holdfast_agent_write_failures_total")
 	b.api.guarded = nil // which the watch does not show yet
@@ -154,36 +154,36 @@ func TestAGuardedNodeThatIsGoneIsNotWritten(t *testing.T) {
 		b.round(t.Context())
 	}
 	if _, exists, _, _ := b.own.snapshot(); exists || b.api.tries != 1 || value(t, "holdfast_agent_write_failures_total") != failures {
-		t.Errorf("%d tries; it is taken to exist: %v", b.api.tries, exists)
+		t.Errorf("%d tries; treated as existing: %v", b.api.tries, exists)
 	}
 }
 
-func TestNothingIsWrittenForANodeThatIsNotTheAgents(t *testing.T) {
+func TestNothingIsWrittenForAnotherNode(t *testing.T) {
 	cases := map[string]func(*stubAPI){
-		"registered anew":                func(s *stubAPI) { s.node.UID = "new" },
+		"registered again":               func(s *stubAPI) { s.node.UID = "new" },
 		"another machine has the name":   func(s *stubAPI) { s.node.Status.NodeInfo.BootID = "another" },
 		"rebooted since":                 func(s *stubAPI) { s.node.Status.NodeInfo.BootID = "BOOT" },
-		"the Node is gone":               func(s *stubAPI) { s.node = nil },
+		"the Node was deleted":           func(s *stubAPI) { s.node = nil },
 		"the token is of an earlier one": func(s *stubAPI) { s.nodeUIDs = []string{"earlier"} },
-		"the token says two nodes":       func(s *stubAPI) { s.nodeUIDs = []string{string(nodeUID), "b"} },
+		"the token has two Node UIDs":    func(s *stubAPI) { s.nodeUIDs = []string{string(nodeUID), "b"} },
 	}
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {
 			b := queried(t)
-			b.settlePokes()
+			b.drainPokes()
 			change(b.api)
 			b.round(t.Context())
 			if b.api.tries != 0 || len(b.poked) != 1 {
-				t.Errorf("%d tries; %d rounds are asked for", b.api.tries, len(b.poked))
+				t.Errorf("%d tries; %d rounds are requested", b.api.tries, len(b.poked))
 			}
 			if b.reporter.isWaiting() {
-				t.Error("that the Node is another's is counted as a failure")
+				t.Error("another Node is counted as a failure")
 			}
 		})
 	}
 }
 
-func TestTheLogSaysWhatWasRespondedAndWhy(t *testing.T) {
+func TestAResponseIsLoggedWithItsReason(t *testing.T) {
 	b := queried(t)
 	var log strings.Builder
 	b.log = funcr.New(func(_, args string) { log.WriteString(args + "\n") }, funcr.Options{})
@@ -194,7 +194,6 @@ func TestTheLogSaysWhatWasRespondedAndWhy(t *testing.T) {
 	}
 }
 
-// What was found a moment ago is no evidence of whose Node it is now.
 func TestTheIdentityIsReadLive(t *testing.T) {
 	api, clock := newStubAPI(), newClock()
 	i := &identity{client: api, nodeName: nodeName, files: writeMachine(t, bootID, "machine"), clock: clock}
@@ -208,22 +207,22 @@ func TestTheIdentityIsReadLive(t *testing.T) {
 	api.fail = errors.New("away")
 	clock.Step(time.Second)
 	if _, err := i.fresh(t.Context()); err == nil {
-		t.Error("what could not be read was taken for what was known")
+		t.Error("a failed read gave the earlier identity")
 	}
 	if _, at := i.known(); !at.Equal(start) {
-		t.Errorf("what was known is of %s", at)
+		t.Errorf("the known identity is of %s", at)
 	}
 }
 
-func TestTheGuardedNodeIsReadEverLessOften(t *testing.T) {
-	for name, ask := range map[string]func(*bench){
-		"a query to the node":  func(b *bench) { b.ask(about("web", 1)) },
-		"a query to all nodes": func(b *bench) { b.askAll("s0") },
+func TestTheGuardedNodeIsReadLessAndLessOften(t *testing.T) {
+	for name, query := range map[string]func(*bench){
+		"a query to the node":  func(b *bench) { b.query(about("web", 1)) },
+		"a query to all nodes": func(b *bench) { b.queryAll("s0") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			b.lister.sandboxes = []handshake.Sandbox{sandboxS0("web")}
-			ask(b)
+			query(b)
 			b.take()
 			reads := func() int {
 				before := b.api.guardedReads
@@ -246,12 +245,12 @@ func TestTheGuardedNodeIsReadEverLessOften(t *testing.T) {
 	}
 }
 
-// Etcd was restored, or another client wrote, and the watch shows nothing of it.
-func TestAResponseThatWasTakenAwayIsWrittenAgain(t *testing.T) {
+// Etcd was restored, or another client wrote, and the watch does not show it.
+func TestARemovedResponseIsWrittenAgain(t *testing.T) {
 	b := newBench(t)
 	b.lister.sandboxes = []handshake.Sandbox{sandboxS0("web")}
-	b.ask(about("web", 1))
-	b.askAll("s0")
+	b.query(about("web", 1))
+	b.queryAll("s0")
 	b.take()
 	b.bring()
 	b.api.guarded.Status.AllNodes, b.api.guarded.Status.Responses = nil, nil

@@ -17,51 +17,51 @@ import (
 )
 
 const (
-	// identityRetry is how often the agent reads its identity again while it has none, or its GuardedNode shows another machine or boot.
+	// identityRetry is the interval of reads of the identity while the agent has none, or its GuardedNode shows another machine or boot.
 	identityRetry = 15 * time.Second
-	// listTimeout bounds a look at the runtime. A longer one would be in no row of lists.
+	// listTimeout bounds a list of the runtime. A longer one would break the sequence of lists.
 	listTimeout = handshake.MaxGap
 )
 
-// seen is what the watches have at one moment.
+// seen is the content of the watches at one moment.
 type seen struct {
-	// node is the node's GuardedNode, and all the AllNodesQuery; nil where there is none.
+	// node is the GuardedNode of the node, and all the AllNodesQuery; nil if it does not exist.
 	node *v1alpha1.GuardedNode
 	all  *v1alpha1.AllNodesQuery
-	// synced is false while one of them was not listed yet.
+	// synced is false until both were listed.
 	synced bool
-	// words and claims are what there is to say to each query that stands, of the one and of the other.
-	words  []word
-	claims []word
+	// queries are those to this node, and orphans those to all nodes.
+	queries []evaluation
+	orphans []evaluation
 }
 
-// word is what there is to say to one query.
-type word struct {
-	// query is set for one to this node, and orphan for one to all nodes.
-	query    v1alpha1.SandboxQuery
-	orphan   v1alpha1.OrphanQuery
-	question handshake.Question
-	handshake.Word
-	// given is the response that stands, of whatever epoch; nil for none.
+// evaluation is a standing query with its outcome.
+type evaluation struct {
+	// spec is set for a query to this node, orphan for one to all nodes.
+	spec   v1alpha1.SandboxQuery
+	orphan v1alpha1.OrphanQuery
+	query  handshake.Query
+	handshake.Outcome
+	// given is the response in the status, of any epoch; nil for none.
 	given *v1alpha1.SandboxResponse
 	// final: ReadyForRelease was written for this query.
 	final bool
 }
 
-// round reads the queries, then the runtime, and writes what there is to say.
+// round reads the queries, lists the runtime, and writes the responses.
 func (a *Agent) round(ctx context.Context) {
 	a.began = a.clock.Now()
 	a.health.step(a.began)
-	me := a.whoAmI(ctx)
+	me := a.currentIdentity(ctx)
 	a.follow(ctx, me.nodeUID)
 	s := a.see(me)
 	look := a.look(ctx, s, me)
 	a.health.step(a.clock.Now())
-	for i := range s.words {
-		a.judge(&s.words[i], look, me)
+	for i := range s.queries {
+		a.judge(&s.queries[i], look, me)
 	}
-	for i := range s.claims {
-		s.claims[i].Word = a.wordOn(s.claims[i].question, look, me)
+	for i := range s.orphans {
+		s.orphans[i].Outcome = a.outcomeOf(s.orphans[i].query, look, me)
 	}
 	a.report(s, look, me)
 	if me.nodeUID != "" && s.node != nil {
@@ -71,7 +71,7 @@ func (a *Agent) round(ctx context.Context) {
 	a.health.ended(s.synced && look.Listing != nil && me.nodeUID != "")
 }
 
-// see takes what the watches have, and makes questions of the queries.
+// see takes a snapshot of the watches and prepares each query for its evaluation.
 func (a *Agent) see(me self) *seen {
 	s := &seen{}
 	node, exists, since, nodeSynced := a.own.snapshot()
@@ -79,7 +79,7 @@ func (a *Agent) see(me self) *seen {
 		s.node = node
 		for i := range node.Spec.Queries {
 			q := &node.Spec.Queries[i]
-			s.words = append(s.words, ask(node, q, since[keyOf(node, q)], me))
+			s.queries = append(s.queries, prepare(node, q, since[keyOf(node, q)], me))
 		}
 	}
 	all, exists, since, allSynced := a.all.snapshot()
@@ -87,33 +87,33 @@ func (a *Agent) see(me self) *seen {
 		s.all = all
 		for i := range all.Spec.Queries {
 			q := &all.Spec.Queries[i]
-			question := handshake.Question{SandboxID: q.SandboxID, Seen: since[keyOfAll(all, q)], Ended: true, Affirmed: claimedWith(s.node, q.SandboxID, me)}
-			s.claims = append(s.claims, word{orphan: *q, question: question})
+			query := handshake.Query{SandboxID: q.SandboxID, Seen: since[keyOfAll(all, q)], Ended: true, Affirmed: claimedWith(s.node, q.SandboxID, me)}
+			s.orphans = append(s.orphans, evaluation{orphan: *q, query: query})
 		}
 	}
 	s.synced = nodeSynced && allSynced
 	return s
 }
 
-// ask makes a question of a query to this node.
-func ask(node *v1alpha1.GuardedNode, q *v1alpha1.SandboxQuery, at time.Time, me self) word {
-	question := handshake.Question{SandboxID: q.SandboxID, NodeUID: me.nodeUID, Seen: at, Ended: q.Purpose == v1alpha1.PurposeRelease && !q.OutOfService,
+// prepare makes the evaluation of a query to this node, without its outcome.
+func prepare(node *v1alpha1.GuardedNode, q *v1alpha1.SandboxQuery, at time.Time, me self) evaluation {
+	query := handshake.Query{SandboxID: q.SandboxID, NodeUID: me.nodeUID, Seen: at, Ended: q.Purpose == v1alpha1.PurposeRelease && !q.OutOfService,
 		Affirmed: claimedWith(node, q.SandboxID, me)}
 	if !strings.HasPrefix(q.Record, v1alpha1.OrphanPrefix) {
-		question.RecordUID = types.UID(q.Record)
+		query.RecordUID = types.UID(q.Record)
 	}
-	w := word{query: *q, given: responseTo(&node.Status, q)}
-	if given := w.given; given != nil {
+	e := evaluation{spec: *q, given: responseTo(&node.Status, q)}
+	if given := e.given; given != nil {
 		if given.BootID == me.bootID && me.bootID != "" && given.PodUID != "" {
-			question.Affirmed = given.PodUID
+			query.Affirmed = given.PodUID
 		}
-		w.final = handshake.Final(*q, *given) && handshake.Foreign(*q, me.bootID) == ""
+		e.final = handshake.Final(*q, *given) && handshake.Foreign(*q, me.bootID) == ""
 	}
-	w.question = question
-	return w
+	e.query = query
+	return e
 }
 
-// responseTo is the response that a status has about the sandbox of a query, of whatever epoch; nil without one.
+// responseTo is the response in a status about the sandbox of a query, of any epoch; nil without one.
 func responseTo(status *v1alpha1.GuardedNodeStatus, q *v1alpha1.SandboxQuery) *v1alpha1.SandboxResponse {
 	for i := range status.Responses {
 		if given := &status.Responses[i]; given.Record == q.Record && given.SandboxID == q.SandboxID {
@@ -123,7 +123,7 @@ func responseTo(status *v1alpha1.GuardedNodeStatus, q *v1alpha1.SandboxQuery) *v
 	return nil
 }
 
-// claimedWith is the pod UID with which this node has claimed a sandbox in this boot; empty if it did not, or saw no pod.
+// claimedWith is the pod UID in the claim of a sandbox by this node in this boot; empty if there is none.
 func claimedWith(node *v1alpha1.GuardedNode, sandboxID string, me self) types.UID {
 	if node == nil || node.Status.AllNodes == nil {
 		return ""
@@ -136,17 +136,17 @@ func claimedWith(node *v1alpha1.GuardedNode, sandboxID string, me self) types.UI
 	return ""
 }
 
-// whoAmI is what was found last, or finds it out where that does not do: at the start, while the agent may not respond, and when its GuardedNode is gone or
-// shows that its machine reports under another Node UID or in another boot, at most every identityRetry (R8).
-func (a *Agent) whoAmI(ctx context.Context) self {
+// currentIdentity is the identity that was read last. It is read again, at most every identityRetry, while the agent may not respond and while
+// its GuardedNode is absent or shows another Node UID or boot of this machine (R8).
+func (a *Agent) currentIdentity(ctx context.Context) self {
 	me, at := a.identity.known()
-	a.unsettled = me.nodeUID == "" || a.isOutdated(me)
-	if !a.unsettled || (!at.IsZero() && a.clock.Now().Sub(at) < identityRetry) {
+	a.identityDue = me.nodeUID == "" || a.isOutdated(me)
+	if !a.identityDue || (!at.IsZero() && a.clock.Now().Sub(at) < identityRetry) {
 		return me
 	}
 	found, err := a.identity.fresh(ctx)
 	if err != nil {
-		a.log.Error(err, "Finding out for which Node to respond; trying again")
+		a.log.Error(err, "Reading the identity of the agent failed; trying again")
 		return me
 	}
 	if found != me {
@@ -155,7 +155,7 @@ func (a *Agent) whoAmI(ctx context.Context) self {
 	return found
 }
 
-// isOutdated: what the watch has of the GuardedNode is not about this boot of this machine.
+// isOutdated says whether the GuardedNode of the watch is not about this boot of this machine.
 func (a *Agent) isOutdated(me self) bool {
 	node, exists, _, synced := a.own.snapshot()
 	if !synced {
@@ -176,35 +176,35 @@ func (a *Agent) isOutdated(me self) bool {
 	return false
 }
 
-// look lists the runtime, and takes the list in.
+// look lists the runtime and adds the list to the memory.
 func (a *Agent) look(ctx context.Context, s *seen, me self) handshake.Look {
-	questions := make([]handshake.Question, 0, len(s.words)+len(s.claims))
-	for i := range s.words {
-		if !s.words[i].final {
-			questions = append(questions, s.words[i].question)
+	queries := make([]handshake.Query, 0, len(s.queries)+len(s.orphans))
+	for i := range s.queries {
+		if !s.queries[i].final {
+			queries = append(queries, s.queries[i].query)
 		}
 	}
-	for i := range s.claims {
-		questions = append(questions, s.claims[i].question)
+	for i := range s.orphans {
+		queries = append(queries, s.orphans[i].query)
 	}
-	about := sandbox.Asked{IDs: sets.New[string](), Pods: sets.New[types.UID]()}
-	for _, q := range questions {
+	about := sandbox.Queried{IDs: sets.New[string](), Pods: sets.New[types.UID]()}
+	for _, q := range queries {
 		about.IDs.Insert(q.SandboxID)
 		about.Pods.Insert(q.Pods(a.memory.Recall(q))...)
 	}
-	a.memory.Expect(questions)
+	a.memory.Expect(queries)
 	began := a.clock.Now()
 	look := a.list(ctx, about, me)
 	metrics.AgentListingDuration.Observe(a.clock.Now().Sub(began).Seconds())
 	a.memory.Observe(look)
 	metrics.AgentSandboxes.Set(float64(a.memory.Len()))
-	metrics.AgentOpenQueries.Set(float64(len(questions)))
-	a.pace.open = len(questions) > 0
+	metrics.AgentOpenQueries.Set(float64(len(queries)))
+	a.pace.open = len(queries) > 0
 	a.open.Store(a.pace.open)
 	return look
 }
 
-func (a *Agent) list(ctx context.Context, about sandbox.Asked, me self) handshake.Look {
+func (a *Agent) list(ctx context.Context, about sandbox.Queried, me self) handshake.Look {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	listing, err := a.options.Lister.List(ctx, about)
@@ -214,7 +214,7 @@ func (a *Agent) list(ctx context.Context, about sandbox.Asked, me self) handshak
 		look = sandbox.FailureOf(err)
 	case me.podUID == "":
 		look.Failure = handshake.Failure{Reason: v1alpha1.ReasonListFailed,
-			Message: "the API server did not say yet in which pod the agent runs, so that nothing shows that this is its node's runtime"}
+			Message: "the agent does not know its own pod yet, so nothing shows that this is the runtime of its node"}
 	default:
 		look = handshake.Check(listing, me.podUID)
 	}
@@ -226,25 +226,25 @@ func (a *Agent) list(ctx context.Context, about sandbox.Asked, me self) handshak
 	return look
 }
 
-// judge fills in the word.
-func (a *Agent) judge(w *word, look handshake.Look, me self) {
-	if w.final {
+// judge fills in the outcome.
+func (a *Agent) judge(e *evaluation, look handshake.Look, me self) {
+	if e.final {
 		return
 	}
-	if foreign := handshake.Foreign(w.query, me.bootID); me.nodeUID != "" && foreign != "" {
-		w.Word = handshake.Word{Kind: handshake.Silence, Reason: v1alpha1.ReasonNotThisMachine, Message: foreign}
+	if foreign := handshake.Foreign(e.spec, me.bootID); me.nodeUID != "" && foreign != "" {
+		e.Outcome = handshake.Outcome{Kind: handshake.NoResponse, Reason: v1alpha1.ReasonNotThisMachine, Message: foreign}
 		return
 	}
-	w.Word = a.wordOn(w.question, look, me)
+	e.Outcome = a.outcomeOf(e.query, look, me)
 }
 
-// wordOn is what there is to say to a question that is for this agent.
-func (a *Agent) wordOn(q handshake.Question, look handshake.Look, me self) handshake.Word {
+// outcomeOf judges a query that is for this agent.
+func (a *Agent) outcomeOf(q handshake.Query, look handshake.Look, me self) handshake.Outcome {
 	switch {
 	case me.nodeUID == "" && me.reason == "":
-		return handshake.Word{Kind: handshake.Later, Message: "the API server did not say yet for which Node the agent responds"}
+		return handshake.Outcome{Kind: handshake.Pending, Message: "the agent does not know yet for which Node it may respond"}
 	case me.nodeUID == "":
-		return handshake.Word{Kind: handshake.Silence, Reason: v1alpha1.ReasonNotThisMachine, Message: me.message}
+		return handshake.Outcome{Kind: handshake.NoResponse, Reason: v1alpha1.ReasonNotThisMachine, Message: me.message}
 	}
 	return handshake.Judge(q, look, a.memory.Recall(q), a.options.Settings)
 }

@@ -35,9 +35,9 @@ func TestRound(t *testing.T) {
 		reason v1alpha1.Reason // of the condition, and of the event, where there is no response
 		writes int
 	}{
-		"a living sandbox":                 {query: about("web", 1), listed: []handshake.Sandbox{sandboxS0("web")}, want: alive, writes: 1},
-		"a sandbox that was seen and went": {query: about("web", 1), before: []handshake.Sandbox{sandboxS0("web")}, want: gone, writes: 1},
-		"a sandbox that was never seen":    {query: about("web", 1), want: outcome{hold, v1alpha1.ReasonSandboxNotSeen, "", 1}, writes: 1},
+		"a living sandbox":                    {query: about("web", 1), listed: []handshake.Sandbox{sandboxS0("web")}, want: alive, writes: 1},
+		"a sandbox that was seen and removed": {query: about("web", 1), before: []handshake.Sandbox{sandboxS0("web")}, want: gone, writes: 1},
+		"a sandbox that was never seen":       {query: about("web", 1), want: outcome{hold, v1alpha1.ReasonSandboxNotSeen, "", 1}, writes: 1},
 		"what was reported already is not written again": {query: about("web", 1), given: alive, boot: bootID,
 			listed: []handshake.Sandbox{sandboxS0("web")}, want: alive},
 		"another epoch gets a response of its own": {query: about("web", 2), given: alive, boot: bootID, listed: []handshake.Sandbox{sandboxS0("web")},
@@ -58,7 +58,7 @@ func TestRound(t *testing.T) {
 			reason: v1alpha1.ReasonListFailed, writes: 1},
 		"a response of an earlier epoch stays until there is a new one": {query: about("web", 2), given: alive, boot: bootID, err: errors.New("locked"),
 			want: alive, reason: v1alpha1.ReasonListFailed, writes: 1},
-		"a node that is out of service, and cannot say what it runs, is alive": {
+		"an out-of-service node whose runtime cannot be listed is alive": {
 			query: with(about("web", 2), func(q *v1alpha1.SandboxQuery) { q.OutOfService = true }), given: alive, boot: bootID, err: errors.New("locked"),
 			want: outcome{hold, v1alpha1.ReasonListFailed, "web", 2}, reason: v1alpha1.ReasonListFailed, writes: 1},
 		"a UID conflict": {query: about("web", 1),
@@ -74,7 +74,7 @@ func TestRound(t *testing.T) {
 			if tc.given != (outcome{}) {
 				b.given("web", tc.given, tc.boot)
 			}
-			b.ask(tc.query)
+			b.query(tc.query)
 			b.lister.sandboxes, b.lister.alone, b.lister.err = tc.listed, tc.alone, tc.err
 			for range 5 {
 				b.take()
@@ -99,10 +99,10 @@ func TestAQueryThatComesWhileTheRuntimeIsListedWaitsForTheNextList(t *testing.T)
 	b := newBench(t)
 	b.lister.sandboxes = []handshake.Sandbox{sandboxS0("web")}
 	b.take()
-	b.lister.sandboxes = nil // gone, and
+	b.lister.sandboxes = nil
 	b.lister.during = func() {
 		b.clock.Step(time.Second)
-		b.ask(about("web", 1))
+		b.query(about("web", 1))
 	}
 	b.take()
 	b.wants("web", 0)
@@ -111,8 +111,8 @@ func TestAQueryThatComesWhileTheRuntimeIsListedWaitsForTheNextList(t *testing.T)
 	b.wants("web", 1, outcome{release, v1alpha1.ReasonSandboxAbsent, "web", 1})
 }
 
-// A pod that is being deleted, whose sandbox no agent saw: first that sandbox is queried and then, its entry released, any of the pod.
-func TestTheTimeOfASandboxThatMayBeStartingIsWaitedForOnce(t *testing.T) {
+// The pod is being deleted, and no agent saw its sandbox: the first query is about that sandbox and, after the release, the next one about any.
+func TestSandboxCreationMaxIsWaitedForOnce(t *testing.T) {
 	cases := map[string]struct {
 		change func(*v1alpha1.SandboxQuery)
 		want   outcome
@@ -126,30 +126,30 @@ func TestTheTimeOfASandboxThatMayBeStartingIsWaitedForOnce(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			b.ask(with(about("web", 1), tc.change))
+			b.query(with(about("web", 1), tc.change))
 			for range 12 {
 				b.take()
 				b.clock.Step(time.Minute)
 			}
 			b.wants("web", 2, outcome{release, v1alpha1.ReasonSandboxNeverListed, "", 1})
-			b.ask() // its entry is released, and the query withdrawn
+			b.query() // its entry is released, and the query withdrawn
 			b.take()
 			b.clock.Step(time.Second)
-			b.ask(with(about("web", 2), func(q *v1alpha1.SandboxQuery) { q.SandboxID = v1alpha1.AnySandbox }))
+			b.query(with(about("web", 2), func(q *v1alpha1.SandboxQuery) { q.SandboxID = v1alpha1.AnySandbox }))
 			b.take()
 			b.wants("web", 4, tc.want)
 		})
 	}
 }
 
-func TestNetworkNamespacesAreReadOfWhatIsOpenOnly(t *testing.T) {
+func TestNetworkNamespacesAreReadForOpenQueriesOnly(t *testing.T) {
 	b := newBench(t)
 	b.given("done", outcome{release, v1alpha1.ReasonSandboxAbsent, "done", 1}, bootID)
 	b.api.guarded.Status.Responses[0].SandboxID = "s9"
-	b.ask(about("web", 1), with(about("done", 1), func(q *v1alpha1.SandboxQuery) { q.SandboxID = "s9" }))
+	b.query(about("web", 1), with(about("done", 1), func(q *v1alpha1.SandboxQuery) { q.SandboxID = "s9" }))
 	b.take()
-	if !b.lister.asked.IDs.Has("s0") || b.lister.asked.IDs.Has("s9") {
-		t.Errorf("asked about %v", b.lister.asked)
+	if !b.lister.queried.IDs.Has("s0") || b.lister.queried.IDs.Has("s9") {
+		t.Errorf("listed for %v", b.lister.queried)
 	}
 }
 
@@ -202,20 +202,20 @@ func TestTheAgentIsNotReadyBeforeItsWatchesHaveListed(t *testing.T) {
 	}
 }
 
-func TestAHintShortensAWaitAndMakesNone(t *testing.T) {
+func TestAHintCausesARoundOnlyWithAQuery(t *testing.T) {
 	b := newBench(t)
 	b.take()
 	<-b.poked
 	b.hint()
 	if len(b.poked) != 0 {
-		t.Error("an event of the runtime makes a round without a query")
+		t.Error("an event of the runtime causes a round without a query")
 	}
-	b.ask(about("web", 1))
+	b.query(about("web", 1))
 	b.take()
 	<-b.poked
 	b.hint()
 	if len(b.poked) != 1 {
-		t.Error("an event of the runtime is no hint while a query is open")
+		t.Error("an event of the runtime causes no round while a query is open")
 	}
 }
 
@@ -226,30 +226,29 @@ func TestASuccessorIsNamedInTheResponse(t *testing.T) {
 	following := sandboxS0("web")
 	following.ID = "s1"
 	b.lister.sandboxes = []handshake.Sandbox{following}
-	b.ask(about("web", 1))
+	b.query(about("web", 1))
 	b.take()
 	b.wants("web", 1, outcome{hold, v1alpha1.ReasonSandboxReplaced, "web", 1})
 	if got := b.api.guarded.Status.Responses[0]; got.SuccessorID != "s1" || got.BootID != bootID || got.SandboxID != "s0" {
 		t.Errorf("got %+v", got)
 	}
-	if !b.lister.asked.Pods.Has("web") || !b.lister.asked.IDs.Has("s0") {
-		t.Errorf("asked about %v", b.lister.asked)
+	if !b.lister.queried.Pods.Has("web") || !b.lister.queried.IDs.Has("s0") {
+		t.Errorf("listed for %v", b.lister.queried)
 	}
 }
 
-// An orphan has no pod UID, so that the name of its record is none.
-func TestTheNameOfAnOrphansRecordIsNoPodUID(t *testing.T) {
+func TestAnOrphanRecordNamesNoPodUID(t *testing.T) {
 	b := newBench(t)
-	b.ask(about("web", 1), about(v1alpha1.OrphanPrefix+"s0", 1))
+	b.query(about("web", 1), about(v1alpha1.OrphanPrefix+"s0", 1))
 	b.take()
-	if diff := cmp.Diff([]string{"web"}, podsAsked(b)); diff != "" {
+	if diff := cmp.Diff([]string{"web"}, podsQueried(b)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 
-func podsAsked(b *bench) []string {
+func podsQueried(b *bench) []string {
 	var pods []string
-	for uid := range b.lister.asked.Pods {
+	for uid := range b.lister.queried.Pods {
 		pods = append(pods, string(uid))
 	}
 	return pods

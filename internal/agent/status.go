@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 )
 
-// writeStatus writes what differs from what the GuardedNode has. What was tried in vain is tried again, not sooner than the back-off says.
+// writeStatus writes the status if it differs from that of the GuardedNode, outside of the back-off after a failure.
 func (a *Agent) writeStatus(ctx context.Context, s *seen, look handshake.Look, me self) {
 	next := a.statusOf(s, look, me)
 	if a.reporter.isWaiting() {
@@ -34,7 +34,7 @@ func (a *Agent) writeStatus(ctx context.Context, s *seen, look handshake.Look, m
 			a.poke()
 			err = a.checkStatus(ctx, s, me)
 		}
-	case len(s.words)+len(s.claims) > 0:
+	case len(s.queries)+len(s.orphans) > 0:
 		err = a.checkStatus(ctx, s, me)
 	}
 	if err != nil {
@@ -43,12 +43,12 @@ func (a *Agent) writeStatus(ctx context.Context, s *seen, look handshake.Look, m
 	}
 }
 
-// statusOf is the status as it has to be.
+// statusOf is the status that the GuardedNode has to have.
 func (a *Agent) statusOf(s *seen, look handshake.Look, me self) *v1alpha1.GuardedNodeStatus {
 	next := s.node.Status.DeepCopy()
 	next.Responses = nil
-	for i := range s.words {
-		if r := handshake.Response(s.words[i].query, s.words[i].Word, s.words[i].given, me.bootID, a.clock.Now()); r != nil {
+	for i := range s.queries {
+		if r := handshake.Response(s.queries[i].spec, s.queries[i].Outcome, s.queries[i].given, me.bootID, a.clock.Now()); r != nil {
 			next.Responses = append(next.Responses, *r)
 		}
 	}
@@ -61,14 +61,14 @@ func (a *Agent) statusOf(s *seen, look handshake.Look, me self) *v1alpha1.Guarde
 	return next
 }
 
-// allNodesOf is the response to the queries to all nodes as it has to be.
+// allNodesOf is the response to the queries to all nodes that the GuardedNode has to have.
 func allNodesOf(s *seen, standing *v1alpha1.AllNodesResponse, look handshake.Look, me self) *v1alpha1.AllNodesResponse {
-	if s.all == nil || look.Listing == nil || (len(s.claims) == 0 && (standing == nil || len(standing.Claims) == 0)) {
+	if s.all == nil || look.Listing == nil || (len(s.orphans) == 0 && (standing == nil || len(standing.Claims) == 0)) {
 		return standing
 	}
-	queries := handshake.Queries{UID: s.all.UID, Generation: s.all.Generation}
-	for i := range s.claims {
-		queries.Findings = append(queries.Findings, handshake.Finding{SandboxID: s.claims[i].orphan.SandboxID, Epoch: s.claims[i].orphan.Epoch, Word: s.claims[i].Word})
+	queries := handshake.AllNodesFindings{UID: s.all.UID, Generation: s.all.Generation}
+	for i := range s.orphans {
+		queries.Findings = append(queries.Findings, handshake.Finding{SandboxID: s.orphans[i].orphan.SandboxID, Epoch: s.orphans[i].orphan.Epoch, Outcome: s.orphans[i].Outcome})
 	}
 	response, due := queries.Respond(standing, me.bootID, look.Listing.Began)
 	if !due {
@@ -77,7 +77,7 @@ func allNodesOf(s *seen, standing *v1alpha1.AllNodesResponse, look handshake.Loo
 	return &response
 }
 
-// responding is the condition that says why queries get no response. Its message may be in other words at each try, and is written once.
+// responding is the condition Responding. It is written again only for another reason, since messages may differ at each try.
 func responding(s *seen, look handshake.Look) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.RespondingCondition, Status: metav1.ConditionTrue, Reason: string(v1alpha1.ReasonResponding),
 		Message: "the agent of the node lists its container runtime"}
@@ -89,15 +89,15 @@ func responding(s *seen, look handshake.Look) metav1.Condition {
 		refuse(look.Failure.Reason, look.Failure.Message)
 		return condition
 	}
-	for _, w := range slices.Concat(s.words, s.claims) {
-		if w.Kind == handshake.Silence && condition.Status == metav1.ConditionTrue {
-			refuse(w.Reason, w.Message)
+	for _, e := range slices.Concat(s.queries, s.orphans) {
+		if e.Kind == handshake.NoResponse && condition.Status == metav1.ConditionTrue {
+			refuse(e.Reason, e.Message)
 		}
 	}
 	return condition
 }
 
-// confirmAll takes the response to the queries to all nodes back that a live read of them does not confirm.
+// confirmAll keeps the old response to the queries to all nodes unless a live read confirms the queries.
 func (a *Agent) confirmAll(ctx context.Context, s *seen, next *v1alpha1.GuardedNodeStatus) error {
 	if equality.Semantic.DeepEqual(next.AllNodes, s.node.Status.AllNodes) {
 		return nil
@@ -109,7 +109,7 @@ func (a *Agent) confirmAll(ctx context.Context, s *seen, next *v1alpha1.GuardedN
 	return err
 }
 
-// checkStatus reads the object live when that is due, and takes what differs for what the watch should have brought.
+// checkStatus reads the object live when that is due, and puts a version that the watch missed into its store.
 func (a *Agent) checkStatus(ctx context.Context, s *seen, me self) error {
 	response := cmp.Or(s.node.Status.AllNodes, &v1alpha1.AllNodesResponse{})
 	live, err := a.reporter.reread(ctx, me, s.all != nil && s.all.Generation < response.Generation)
@@ -122,15 +122,15 @@ func (a *Agent) checkStatus(ctx context.Context, s *seen, me self) error {
 	return a.own.Replace([]any{live}, "")
 }
 
-// wrote counts what was written.
+// wrote counts and logs the responses that were written.
 func (a *Agent) wrote(s *seen, next *v1alpha1.GuardedNodeStatus) {
 	a.pace.news()
-	for i := range s.words {
-		w := &s.words[i]
-		r := responseTo(next, &w.query)
-		if r != nil && (w.given == nil || *r != *w.given) {
+	for i := range s.queries {
+		e := &s.queries[i]
+		r := responseTo(next, &e.spec)
+		if r != nil && (e.given == nil || *r != *e.given) {
 			metrics.AgentResponses.WithLabelValues(string(r.Verdict), r.Reason).Inc()
-			a.log.Info("Responded", "record", r.Record, "sandbox", r.SandboxID, "epoch", r.Epoch, "verdict", r.Verdict, "reason", r.Reason, "why", w.Message)
+			a.log.Info("Responded", "record", r.Record, "sandbox", r.SandboxID, "epoch", r.Epoch, "verdict", r.Verdict, "reason", r.Reason, "why", e.Message)
 		}
 	}
 	if !equality.Semantic.DeepEqual(next.AllNodes, s.node.Status.AllNodes) {
@@ -138,7 +138,7 @@ func (a *Agent) wrote(s *seen, next *v1alpha1.GuardedNodeStatus) {
 	}
 }
 
-// report counts what gets no response and says once what begins or ends.
+// report reports which queries get no response, by reason.
 func (a *Agent) report(s *seen, look handshake.Look, me self) {
 	counts := map[v1alpha1.Reason]int{}
 	first := map[v1alpha1.Reason]string{}
@@ -148,14 +148,14 @@ func (a *Agent) report(s *seen, look handshake.Look, me self) {
 	if me.reason != "" {
 		counts[me.reason], first[me.reason] = 0, me.message
 	}
-	for _, w := range slices.Concat(s.words, s.claims) {
-		if w.Kind != handshake.Silence {
+	for _, e := range slices.Concat(s.queries, s.orphans) {
+		if e.Kind != handshake.NoResponse {
 			continue
 		}
-		counts[w.Reason]++
-		if first[w.Reason] == "" {
-			first[w.Reason] = w.Message
+		counts[e.Reason]++
+		if first[e.Reason] == "" {
+			first[e.Reason] = e.Message
 		}
 	}
-	a.silences.update(counts, first, me)
+	a.reasons.update(counts, first, me)
 }

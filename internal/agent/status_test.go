@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/sandbox"
 )
 
-func TestAllThatChangedIsOneWrite(t *testing.T) {
+func TestAllChangesAreOneWrite(t *testing.T) {
 	b := newBench(t)
 	b.lister.sandboxes = []handshake.Sandbox{sandboxS0("web")}
 	b.take()
@@ -25,7 +25,7 @@ func TestAllThatChangedIsOneWrite(t *testing.T) {
 	for i := range 100 {
 		queries = append(queries, with(about(fmt.Sprint("web-", i), 1), func(q *v1alpha1.SandboxQuery) { q.SandboxID = fmt.Sprint("s", i) }))
 	}
-	b.ask(queries...)
+	b.query(queries...)
 	b.take()
 	if writes, responses := len(b.api.written), len(b.api.guarded.Status.Responses); writes != 1 || responses != 100 {
 		t.Errorf("%d responses in %d writes", responses, writes)
@@ -35,7 +35,7 @@ func TestAllThatChangedIsOneWrite(t *testing.T) {
 		b.take()
 	}
 	if b.api.tries != 1 {
-		t.Errorf("%d writes without news", b.api.tries)
+		t.Errorf("%d writes without a change", b.api.tries)
 	}
 }
 
@@ -56,7 +56,7 @@ func TestAResponseIsDroppedWithItsQuery(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			b.given("web", absent, bootID)
-			b.ask(tc.query...)
+			b.query(tc.query...)
 			b.take()
 			b.take()
 			b.wants("web", tc.writes, tc.want...)
@@ -64,7 +64,7 @@ func TestAResponseIsDroppedWithItsQuery(t *testing.T) {
 	}
 }
 
-// The condition is written once, and again for another reason; its message may be in other words at each try.
+// Messages of one reason may differ at each try.
 func TestTheConditionIsWrittenOnceForEachReason(t *testing.T) {
 	b := newBench(t)
 	b.api.guarded.Status.Conditions = nil
@@ -72,7 +72,7 @@ func TestTheConditionIsWrittenOnceForEachReason(t *testing.T) {
 	for i, s := range []struct {
 		err   error
 		want  string
-		since time.Duration // by the convention for conditions, that of the status
+		since time.Duration // of the status, by the convention for conditions
 	}{
 		{nil, "Responding", 0}, {errors.New("locked"), "not: ListFailed", 3 * time.Second},
 		{unreachable, "not: RuntimeUnreachable", 3 * time.Second}, {nil, "Responding", 9 * time.Second},
@@ -96,11 +96,11 @@ func TestTheConditionIsWrittenOnceForEachReason(t *testing.T) {
 	}
 }
 
-// One query without a response does not keep the others waiting.
-func TestTheConditionNamesWhatGetsNoResponse(t *testing.T) {
+// A query without a response does not delay the others.
+func TestTheConditionHasTheReasonForNoResponse(t *testing.T) {
 	b := newBench(t)
 	b.lister.sandboxes = []handshake.Sandbox{sandboxS0("web")}
-	b.ask(toBoot(about("earlier", 1), "earlier"), about("web", 1))
+	b.query(toBoot(about("earlier", 1), "earlier"), about("web", 1))
 	b.take()
 	if got := b.condition(); got != "not: NotThisMachine" {
 		t.Errorf("the condition is %q", got)
@@ -116,7 +116,7 @@ func TestALongMessageIsCut(t *testing.T) {
 	b.lister.err = errors.New(strings.Repeat("x", 40_000))
 	b.take()
 	if got := len(b.api.guarded.Status.Conditions[0].Message); got != 32768 {
-		t.Errorf("%d bytes, of which the API server takes 32768", got)
+		t.Errorf("%d bytes; the API server accepts 32768", got)
 	}
 }
 
@@ -137,11 +137,11 @@ func gauge(t *testing.T, reason v1alpha1.Reason) float64 {
 	return 0
 }
 
-func TestThatThereIsNoResponseIsToldOnceAndItsEndToo(t *testing.T) {
+func TestAReasonForNoResponseIsReportedOnceAndItsEndToo(t *testing.T) {
 	b := newBench(t)
 	b.take()
-	b.ask(about("web", 1), about("web-1", 1))
-	b.askAll("s0")
+	b.query(about("web", 1), about("web-1", 1))
+	b.queryAll("s0")
 	b.lister.err = errors.New("locked")
 	for range 3 {
 		b.take()

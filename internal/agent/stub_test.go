@@ -33,11 +33,11 @@ const (
 
 var (
 	start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	// guardedNodes is how errors about them name them.
+	// guardedNodes is the resource in errors.
 	guardedNodes = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "guardednodes"}
 )
 
-// stubAPI serves the few calls that an agent makes, and keeps the statuses that were written. An update has to name the version that stands.
+// stubAPI serves the calls of an agent, and keeps the statuses that were written. An update has to name the current version.
 type stubAPI struct {
 	client.WithWatch
 
@@ -49,10 +49,10 @@ type stubAPI struct {
 	// fail is the error of every call, and refuse that of every write.
 	fail, refuse error
 	version      int64
-	// written are the statuses of the GuardedNode that were written, and tries all that were to be.
+	// written are the statuses of the GuardedNode that were written, and tries the attempts.
 	written []v1alpha1.GuardedNodeStatus
 	tries   int
-	// reads are those of the identity, guardedReads those of the GuardedNode, and queryReads those of the AllNodesQuery.
+	// reads counts reads of the identity, guardedReads of the GuardedNode, and queryReads of the AllNodesQuery.
 	reads, guardedReads, queryReads int
 	// watches gets the name, or "end of" the name, of every watch that begins and ends.
 	watches chan string
@@ -175,17 +175,17 @@ func (s *stubAPI) touch() {
 
 func newClock() *clocktesting.FakeClock { return clocktesting.NewFakeClock(start) }
 
-// patience bounds what another goroutine does at once.
+// patience bounds the wait for another goroutine.
 const patience = 30 * time.Second
 
-// next is the next thing in a channel.
+// next is the next value of a channel.
 func next(t *testing.T, from <-chan string) string {
 	t.Helper()
 	select {
 	case got := <-from:
 		return got
 	case <-time.After(patience):
-		t.Fatal("nothing came")
+		t.Fatal("no value")
 		return ""
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// newReflector keeps one object true: a list, then a watch, again after every failure. A watch by name costs the API server nothing for other objects.
+// newReflector keeps one object up to date, by a list and a watch of its name, again after every failure.
 func newReflector[T client.Object](c client.WithWatch, of T, newList func() client.ObjectList, into *watched[T], log logr.Logger) *cache.Reflector {
 	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, into.name)
 	source := &cache.ListWatch{
@@ -38,7 +38,7 @@ func watchAll(c client.WithWatch, into *watched[*v1alpha1.AllNodesQuery], log lo
 	return newReflector(c, &v1alpha1.AllNodesQuery{}, func() client.ObjectList { return &v1alpha1.AllNodesQueryList{} }, into, log)
 }
 
-// follow watches the GuardedNode of a Node UID from now on, in the place of the one before; none for an empty UID.
+// follow watches the GuardedNode of a Node UID instead of the earlier one; none for an empty UID.
 func (a *Agent) follow(ctx context.Context, uid types.UID) {
 	if a.own.name == string(uid) {
 		return

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// watched is one object as a watch by its name shows it, and since when the agent has seen each of its queries. It is the store of a reflector.
+// watched is one object, as its watch shows it, and when the agent first saw each of its queries. It is the store of a reflector.
 type watched[T client.Object] struct {
 	name    string
 	clock   clock.PassiveClock
@@ -31,7 +31,7 @@ type watched[T client.Object] struct {
 
 var _ cache.ReflectorStore = &watched[*v1alpha1.GuardedNode]{}
 
-// queryKey is one query: one that was withdrawn and made again has another epoch, and one in an object that was made anew is another one.
+// queryKey identifies a query: made again it has another epoch, and in an object that was created again another UID.
 type queryKey struct {
 	object            types.UID
 	record, sandboxID string
@@ -39,7 +39,7 @@ type queryKey struct {
 	epoch             int64
 }
 
-// watchedNode is the GuardedNode of a Node UID.
+// watchedNode is the store for the GuardedNode of a Node UID.
 func watchedNode(uid types.UID, c clock.PassiveClock, changed func()) *watched[*v1alpha1.GuardedNode] {
 	return &watched[*v1alpha1.GuardedNode]{name: string(uid), clock: c, changed: changed, keys: func(object *v1alpha1.GuardedNode) []queryKey {
 		keys := make([]queryKey, 0, len(object.Spec.Queries))
@@ -50,7 +50,7 @@ func watchedNode(uid types.UID, c clock.PassiveClock, changed func()) *watched[*
 	}}
 }
 
-// watchedAll is the AllNodesQuery.
+// watchedAll is the store for the AllNodesQuery.
 func watchedAll(c clock.PassiveClock, changed func()) *watched[*v1alpha1.AllNodesQuery] {
 	return &watched[*v1alpha1.AllNodesQuery]{name: v1alpha1.AllNodesQueryName, clock: c, changed: changed, keys: func(object *v1alpha1.AllNodesQuery) []queryKey {
 		keys := make([]queryKey, 0, len(object.Spec.Queries))
@@ -69,16 +69,16 @@ func keyOfAll(object *v1alpha1.AllNodesQuery, q *v1alpha1.OrphanQuery) queryKey 
 	return queryKey{object: object.UID, sandboxID: q.SandboxID, epoch: q.Epoch}
 }
 
-// Add is the reflector's: an event of the watch.
+// Add takes an event of the watch.
 func (w *watched[T]) Add(object any) error { return w.Replace([]any{object}, "") }
 
-// Update is the reflector's: an event of the watch.
+// Update takes an event of the watch.
 func (w *watched[T]) Update(object any) error { return w.Replace([]any{object}, "") }
 
-// Delete is the reflector's: there is no object any more.
+// Delete takes the deletion of the object.
 func (w *watched[T]) Delete(any) error { return w.Replace(nil, "") }
 
-// Replace is the reflector's: a list, which has one object or none.
+// Replace takes a list, which has one object or none.
 func (w *watched[T]) Replace(objects []any, _ string) error {
 	var found T
 	for _, object := range objects {
@@ -103,11 +103,11 @@ func (w *watched[T]) Replace(objects []any, _ string) error {
 	return nil
 }
 
-// Resync is the reflector's, and nothing here: there is no queue to fill again.
+// Resync does nothing: there is no queue to fill again.
 func (w *watched[T]) Resync() error { return nil }
 
-// snapshot is what stands at one moment: the object, if it exists, and when the agent first saw each query of it; synced is false while there has been no
-// list. What it gives is not to be changed.
+// snapshot gives the object, if it exists, and when the agent first saw each of its queries; synced is false before the first list. Callers must
+// not change what it returns.
 func (w *watched[T]) snapshot() (object T, exists bool, seen map[queryKey]time.Time, synced bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,13 +14,13 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// step is one thing that a watch brings, and when each query, by its sandbox, was seen for the first time after it.
+// step is an event of a watch, and when each query, by its sandbox, was first seen after it.
 type step struct {
 	take func() error
 	want map[string]time.Duration
 }
 
-// play takes the steps, a second apart.
+// play makes the steps, a second apart.
 func play[W interface {
 	snapshot() (O, bool, map[queryKey]time.Time, bool)
 }, O any](t *testing.T, advance func(time.Duration), w W, steps []step) {
@@ -82,7 +82,7 @@ func TestWhenAQueryToAllWasSeen(t *testing.T) {
 	})
 }
 
-func TestAWatchRefusesWhatItCannotRead(t *testing.T) {
+func TestAWatchRefusesOtherKinds(t *testing.T) {
 	changes := 0
 	w := watchedNode(nodeUID, newClock(), func() { changes++ })
 	good := &v1alpha1.GuardedNode{Spec: v1alpha1.GuardedNodeSpec{Queries: []v1alpha1.SandboxQuery{about("web", 1)}}}
@@ -97,7 +97,7 @@ func TestAWatchRefusesWhatItCannotRead(t *testing.T) {
 	}
 }
 
-func TestRoundsThatSomethingNewCausesLieApart(t *testing.T) {
+func TestRoundsAfterChangesAreApart(t *testing.T) {
 	for since, want := range map[time.Duration]time.Duration{0: roundEvery, roundEvery / 2: roundEvery / 2, roundEvery: minRest, time.Hour: minRest} {
 		if got := rest(since); got != want {
 			t.Errorf("%s after the last: %s, not %s", since, got, want)
@@ -108,11 +108,11 @@ func TestRoundsThatSomethingNewCausesLieApart(t *testing.T) {
 func TestABurstOfEventsIsOneRound(t *testing.T) {
 	b := newBench(t)
 	for i := range int64(50) {
-		b.ask(about("web", i+1))
+		b.query(about("web", i+1))
 	}
-	b.settlePokes()
+	b.drainPokes()
 	if len(b.poked) != 0 {
-		t.Error("the round that begins now will see them all, and another one is asked for")
+		t.Error("another round is requested, although the next one sees all events")
 	}
 }
 
@@ -122,9 +122,9 @@ func TestPace(t *testing.T) {
 		news []int
 		want []time.Duration
 	}{
-		"without a query":                        {false, nil, []time.Duration{10, 10, 10}},
-		"an open query is looked at ever later":  {true, nil, []time.Duration{1, 2, 4, 8, 10, 10}},
-		"a response that is new starts it again": {true, []int{3}, []time.Duration{1, 2, 4, 1, 2}},
+		"without a query":                    {false, nil, []time.Duration{10, 10, 10}},
+		"with an open query ever less often": {true, nil, []time.Duration{1, 2, 4, 8, 10, 10}},
+		"a new response restarts it":         {true, []int{3}, []time.Duration{1, 2, 4, 1, 2}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -34,7 +34,7 @@ func defaults() *configv1alpha1.ManagerConfiguration {
 			Mode: configv1alpha1.ReleaseModeDeny, DaemonSets: []string{"kube-system/whereabouts"},
 		},
 		Audit:      configv1alpha1.Audit{Mode: configv1alpha1.AuditModeRepair},
-		Orphans:    configv1alpha1.Orphans{AgentNamespace: "holdfast-agent", MaxAsked: new(int32(200))},
+		Orphans:    configv1alpha1.Orphans{AgentNamespace: "holdfast-agent", MaxQueries: new(int32(200))},
 		Handshakes: configv1alpha1.Handshakes{ResponseWithin: duration(time.Minute)},
 		NodeResources: configv1alpha1.NodeResources{
 			Enabled: new(true), Presets: []string{"nodeinfo", "nodenetworkconfigs"}, SweepInterval: duration(10 * time.Minute), DeletesPerSecond: new(float32(2)),
@@ -272,10 +272,10 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 			want:    []string{`delays.nodeGoneAction: Unsupported value: "Keep": supported values: "Release", "Hold"`},
 		},
 		"no orphan to ask about, and a namespace that cannot be": {
-			content: header + "orphans: {maxAsked: 0, agentNamespace: Agents}\n",
+			content: header + "orphans: {maxQueries: 0, agentNamespace: Agents}\n",
 			want: []string{
 				`orphans.agentNamespace: Invalid value: "Agents": ` + namespaceLabel,
-				"orphans.maxAsked: Invalid value: 0: must be between 1 and 1000, inclusive",
+				"orphans.maxQueries: Invalid value: 0: must be between 1 and 1000, inclusive",
 			},
 		},
 		"an unknown mode of the audit": {

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// FuzzReleasedByHand: what cannot be read of a record's annotation was released by no person.
+// FuzzReleasedByHand: an unreadable annotation of a record is no release by hand.
 func FuzzReleasedByHand(f *testing.F) {
 	f.Fuzz(func(t *testing.T, released string) {
 		record := &v1alpha1.IPAllocation{}

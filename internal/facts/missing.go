@@ -12,30 +12,30 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
-// Missing is what is to be remembered of a recorded address, with its key, that no pool shows for the UID: stands is the entry that is there now, if
-// any. An address that stands there for another sandbox, or in the record of another UID (rivals), was taken over, and its old sandbox is
-// still to be proven gone. sawRemoved: its own entry was seen being removed, which is evidence for every entry while the pod exists.
+// Missing says whether a recorded address, with its key, that no pool shows for the UID still has to be held; stands is the present entry, if any. An
+// address that another sandbox, or the record of another UID (rivals), has by now was taken over, and its old sandbox still has to be proven gone.
+// sawRemoved: the removal of its own entry was observed, which is evidence while the pod exists.
 func (r *Read) Missing(address *v1alpha1.AddressRecord, key ipam.Key, stands *ipam.Entry, rivals, sawRemoved bool) (held Held, remembered bool) {
 	held = Held{Entry: ipam.Entry{Key: key}, Attribution: AttributionOf(r.Record, key.SandboxID), Superseded: true}
 	if stands != nil && stands.SandboxID == key.SandboxID {
-		// Two UIDs claim one sandbox: that must not look like an absence. One that was disowned is not claimed: the write of this record was lost.
+		// Two UIDs claim one sandbox, which is no absence. A disowned sandbox is not claimed: the write of this record was lost.
 		return Held{Entry: *stands, Attribution: held.Attribution, Conflict: true}, stands.Releasing != v1alpha1.OrphanPrefix+key.SandboxID
 	}
 	held.Followed = r.hasLater(address, stands)
 	held.Removed = stands == nil && (held.Followed || !rivals)
 	switch {
-	case ReleasedByHand(r.Record, address): // whichever client has the address by now
+	case ReleasedByHand(r.Record, address): // for any present user of the address
 		return held, false
 	case held.Followed:
 		return held, r.Pod.IsAbsent() || !sawRemoved
-	case held.Removed: // as long as the pod object is there, its end is proven by more than an empty pool
+	case held.Removed: // while the pod object exists, an empty pool alone is no evidence
 		return held, r.Pod.IsAbsent()
 	}
 	return held, true
 }
 
-// hasLater says whether a later sandbox of the UID has the address, or had it when its entry was removed: an IPAM gives it to the next sandbox of
-// the pod's name, which proves nothing about the one before (docs/decisions/0135).
+// hasLater says whether a later sandbox of the UID has the address, or had it when its entry was removed: an IPAM gives it to the next sandbox of the
+// pod's name, which is no evidence about the one before (docs/decisions/0135).
 func (r *Read) hasLater(address *v1alpha1.AddressRecord, stands *ipam.Entry) bool {
 	if stands != nil {
 		return slices.ContainsFunc(r.Held, func(held Held) bool { return held.Key == stands.Key })
@@ -46,14 +46,14 @@ func (r *Read) hasLater(address *v1alpha1.AddressRecord, stands *ipam.Entry) boo
 	})
 }
 
-// ProvesAbsence says whether the version of a pool is later than that in which the record last saw the entry: only such a pool can show that it
-// is gone. Versions that cannot be compared prove nothing.
+// ProvesAbsence says whether the version of a pool is later than the one in which the record last had the entry: only then the pool can show that it
+// is gone. Versions that cannot be compared are no evidence.
 func ProvesAbsence(seen, recorded string) bool {
 	order, err := resourceversion.CompareResourceVersion(seen, recorded)
 	return err == nil && order > 0
 }
 
-// ReleasedByHand says whether a person released the address for this sandbox (kubectl holdfast release), which stands in for the proof.
+// ReleasedByHand says whether a user released the address for this sandbox (kubectl holdfast release), which replaces the proof.
 func ReleasedByHand(record *v1alpha1.IPAllocation, address *v1alpha1.AddressRecord) bool {
 	var released []struct {
 		Address, Pool, SandboxID string
@@ -69,5 +69,5 @@ func ReleasedByHand(record *v1alpha1.IPAllocation, address *v1alpha1.AddressReco
 	return false
 }
 
-// Same says whether both keys are of one address in one pool, for whichever sandbox.
+// Same says whether both keys are of one address in one pool, for any sandbox.
 func Same(a, b ipam.Key) bool { return a.Backend == b.Backend && a.Pool == b.Pool && a.IP == b.IP }

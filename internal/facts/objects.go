@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// Pod is what a pod shows. How it ended is what the kind of evidence accepts (release.Evidence.Ending).
+// Pod converts a pod. Its ending is the one that the kind of evidence accepts (release.Evidence.Ending).
 func Pod(pod *corev1.Pod, ending release.Ending) release.Pod {
 	facts := release.Pod{Deleting: pod.DeletionTimestamp != nil, Bound: pod.Spec.NodeName != "", Ending: ending,
 		EndedBy: release.Absent[release.Machine](), EndWritten: release.EndWritten(pod), Begun: release.Begun(pod)}
@@ -33,9 +33,8 @@ func IsTerminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// MayStart says whether a kubelet may be making a sandbox for the pod, which may get addresses that no pool has yet: the pod is bound, and its
-// kubelet has reported neither its termination nor that its sandbox is ready. Kubelets of Kubernetes 1.28 and earlier report the latter by the
-// containers alone.
+// MayStart says whether a kubelet may be creating a sandbox for the pod, which may get addresses that no pool has yet: the pod is bound, and its
+// kubelet has reported neither termination nor a ready sandbox. Kubelets of Kubernetes 1.28 and earlier report the latter only by the containers.
 func MayStart(pod *corev1.Pod) bool {
 	if pod.Spec.NodeName == "" || release.PodEnding(pod).ByKubelet() {
 		return false
@@ -49,7 +48,7 @@ func MayStart(pod *corev1.Pod) bool {
 	return !slices.ContainsFunc(pod.Status.InitContainerStatuses, ran) && !slices.ContainsFunc(pod.Status.ContainerStatuses, ran)
 }
 
-// Shown are the addresses in the pod's network-status. A malformed status shows nothing: that can only leave an owner unknown.
+// Shown are the addresses in the pod's network-status. A malformed status has none: then at worst an owner stays unknown.
 func Shown(pod *corev1.Pod) []ownership.Shown {
 	addresses, err := podnetwork.StatusAddresses(pod.Annotations)
 	if err != nil {
@@ -62,7 +61,7 @@ func Shown(pod *corev1.Pod) []ownership.Shown {
 	return all
 }
 
-// Node is what a Node object shows.
+// Node converts a Node object.
 func Node(node *corev1.Node) release.Node {
 	facts := release.Node{Machine: release.MachineOf(Identity(node)), Name: node.Name, Kubelet: node.Status.NodeInfo.KubeletVersion, Registered: node.CreationTimestamp.Time}
 	for i := range node.Status.Conditions {
@@ -82,7 +81,7 @@ func Node(node *corev1.Node) release.Node {
 	return facts
 }
 
-// Identity is the machine that a Node object names, as records have it.
+// Identity is the machine of a Node object in the form of a record.
 func Identity(node *corev1.Node) v1alpha1.NodeIdentity {
 	info := &node.Status.NodeInfo
 	return v1alpha1.NodeIdentity{UID: node.UID, MachineID: info.MachineID, SystemUUID: info.SystemUUID, BootID: info.BootID}

@@ -54,7 +54,7 @@ func TestI3AddressesMayComeUntilASandboxIsReady(t *testing.T) {
 	}
 }
 
-// What has the tombstone of the pod's record is recorded under the podref from before: no other record could release it under the tombstone's.
+// An entry with the tombstone of the pod's record is recorded with the former podref, because only that record can release it.
 func TestATombstoneStandsForTheReferenceOfItsPod(t *testing.T) {
 	ref := ipam.PodRef{Namespace: "apps", Name: "web-0"}
 	entry := ipam.Entry{Key: ipam.Key{SandboxID: "a", PodRef: v1alpha1.TombstonePrefix + "/uid"}, Releasing: "uid"}

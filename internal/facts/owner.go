@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ownership"
 )
 
-// Candidate is a pod UID to which an entry might belong, by its object and its record; each may be nil. What was watched of it is the caller's to add.
+// Candidate is a pod UID to which an entry might belong, by its object and its record; each may be nil. The caller adds what was observed.
 func Candidate(uid types.UID, pod *corev1.Pod, record *v1alpha1.IPAllocation) ownership.Candidate {
 	candidate := ownership.Candidate{UID: uid}
 	if pod != nil {
@@ -28,7 +28,7 @@ func Candidate(uid types.UID, pod *corev1.Pod, record *v1alpha1.IPAllocation) ow
 	return candidate
 }
 
-// Attribute says whether an entry is that of a UID of the pod ref, and by what evidence.
+// Attribute says whether an entry belongs to a UID of the pod ref, and by which evidence.
 func Attribute(uid types.UID, ref ipam.PodRef, record *v1alpha1.IPAllocation, entry *ipam.Entry, candidates []ownership.Candidate) (held Held, ours bool) {
 	held = Held{Entry: *entry}
 	switch {
@@ -41,11 +41,11 @@ func Attribute(uid types.UID, ref ipam.PodRef, record *v1alpha1.IPAllocation, en
 			held.PodRef = ref.String()
 		}
 		return held, ours
-	case entry.Owner == nil: // it names no pod, so only the record can tie its sandbox to one
+	case entry.Owner == nil: // it names no pod, so only a record can attribute its sandbox
 		held.Attribution = AttributionOf(record, entry.SandboxID)
 		return held, held.Attribution != v1alpha1.AttributionNone
 	case *entry.Owner != ref:
-		// A name never identifies, but another name excludes: it stands where our record has an address, and is no longer ours.
+		// A name never identifies, but another name excludes: the recorded address has another owner by now.
 		return held, false
 	}
 	owner := ownership.Of(ownership.Entry{IP: entry.IP, Interface: entry.Interface, SandboxID: entry.SandboxID,
@@ -54,8 +54,8 @@ func Attribute(uid types.UID, ref ipam.PodRef, record *v1alpha1.IPAllocation, en
 	return held, owner.UID == uid
 }
 
-// IsUnowned says whether the entry has the name of a pod that is being deleted, or is gone, and no pod UID can be shown to own it. Next is the pod that has
-// the name of one that is gone, as it was after the entry was read; nil if there is none. Once that is bound, the entry may be its own.
+// IsUnowned says whether the entry has the name of a pod that is being deleted, or is deleted, and no pod UID can be shown to own it. next is the pod
+// that has the name of a deleted one, read after the entry; nil if there is none. Once it is bound, the entry may be its own.
 func IsUnowned(pod, next *corev1.Pod, ref ipam.PodRef, held *Held) bool {
 	mayBeNext := next != nil && next.Spec.NodeName != ""
 	if (pod != nil && pod.DeletionTimestamp == nil) || (pod == nil && mayBeNext) {
@@ -65,7 +65,7 @@ func IsUnowned(pod, next *corev1.Pod, ref ipam.PodRef, held *Held) bool {
 		held.Attribution == v1alpha1.AttributionNone && ownership.KindOf(held.SandboxID) == ownership.KindSandbox
 }
 
-// Shows says whether the pod lives and its network-status has the address of the entry; pod may be nil.
+// Shows says whether the pod is live and its network-status has the address of the entry; pod may be nil.
 func Shows(pod *corev1.Pod, held *Held) bool {
 	return pod != nil && pod.DeletionTimestamp == nil && !held.Superseded && ShowsAddress(pod, held.Key)
 }
@@ -75,7 +75,7 @@ func ShowsAddress(pod *corev1.Pod, key ipam.Key) bool {
 	return pod != nil && ownership.ShownBy(Shown(pod), ownership.Entry{IP: key.IP, Interface: key.Interface})
 }
 
-// Holds says whether a record has an address for another sandbox than that of the key.
+// Holds says whether a record has the address of the key for another sandbox.
 func Holds(record *v1alpha1.IPAllocation, key ipam.Key) bool {
 	return slices.ContainsFunc(record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool {
 		return a.Backend == key.Backend && a.Pool == key.Pool && a.IP == key.IP.String() && a.SandboxID != key.SandboxID

@@ -13,18 +13,18 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// Queries are the queries about one record and the responses to them, as the GuardedNodes have them that were read.
+// Queries are the queries about one record and the responses to them, from the GuardedNodes that were read.
 type Queries struct {
 	// Record is the record's name.
 	Record string
 	// Objects are the GuardedNodes that were read, and Unread says why one could not be; empty if all were.
 	Objects []v1alpha1.GuardedNode
 	Unread  string
-	// Pending are the queries that are to be made or withdrawn and are not written yet. One that is there is not the one that is needed (R5).
+	// Pending are the queries with an unwritten change. A standing query that is pending is not the one that is needed (R5).
 	Pending map[QueryKey]bool
 }
 
-// QueriesIn are the queries about a record in all GuardedNodes, as they were read.
+// QueriesIn are the queries about a record in all GuardedNodes.
 func QueriesIn(objects release.Fact[[]v1alpha1.GuardedNode], record string) Queries {
 	q := Queries{Record: record, Objects: objects.Get()}
 	if !objects.IsRead() {
@@ -33,14 +33,13 @@ func QueriesIn(objects release.Fact[[]v1alpha1.GuardedNode], record string) Quer
 	return q
 }
 
-// QueryKey tells the queries about one record apart.
+// QueryKey identifies a query about one record.
 type QueryKey struct {
 	NodeUID   types.UID
 	SandboxID string
 }
 
-// About are the query about a sandbox and the response to it. That to one Node comes before those to others: a machine may have been queried under an
-// earlier Node UID.
+// About are the query about a sandbox and the response to it, preferably of one Node: a machine may have been queried under an earlier Node UID.
 func (q *Queries) About(sandboxID string, node types.UID) release.Exchange {
 	if q.Unread != "" {
 		return release.Exchange{Query: release.Unknown[release.Query](q.Unread), Response: release.Unknown[release.Response](q.Unread)}
@@ -62,7 +61,7 @@ func (q *Queries) About(sandboxID string, node types.UID) release.Exchange {
 	return best
 }
 
-// in is what one object has. A query that is to be replaced or withdrawn does not stand.
+// in are the query and response in one object. A pending query does not count.
 func (q *Queries) in(object *v1alpha1.GuardedNode, sandboxID string) release.Exchange {
 	found := release.Exchange{Query: release.Absent[release.Query](), Response: release.Absent[release.Response]()}
 	uid := types.UID(object.Name)
@@ -79,7 +78,7 @@ func (q *Queries) in(object *v1alpha1.GuardedNode, sandboxID string) release.Exc
 	return found
 }
 
-// Last is the newest response to a query about a sandbox that stands or, where there is none, the newest of all; false without any.
+// Last is the newest response to a standing query about a sandbox or, without one, the newest of all; false without any.
 func (q *Queries) Last(sandboxID string) (last release.Response, found bool) {
 	stands := false
 	for i := range q.Objects {
@@ -94,7 +93,7 @@ func (q *Queries) Last(sandboxID string) (last release.Response, found bool) {
 	return last, found
 }
 
-// Epoch is that of the query about a sandbox that a GuardedNode has, pending or not; zero without one.
+// Epoch is that of the query about a sandbox in a GuardedNode, pending or not; zero without one.
 func (q *Queries) Epoch(node types.UID, sandboxID string) int64 {
 	for i := range q.Objects {
 		if q.Objects[i].Name != string(node) {
@@ -109,7 +108,7 @@ func (q *Queries) Epoch(node types.UID, sandboxID string) int64 {
 	return 0
 }
 
-// All are the keys of the queries about the record that stand.
+// All are the keys of the standing queries about the record.
 func (q *Queries) All() []QueryKey {
 	var keys []QueryKey
 	for i := range q.Objects {
@@ -122,7 +121,7 @@ func (q *Queries) All() []QueryKey {
 	return keys
 }
 
-// NotResponding is why the agent of a Node does not respond, where its GuardedNode says so.
+// NotResponding is why the agent of a Node does not respond, by the condition of its GuardedNode.
 func (q *Queries) NotResponding(node types.UID) release.NotResponding {
 	for i := range q.Objects {
 		c := meta.FindStatusCondition(q.Objects[i].Status.Conditions, v1alpha1.RespondingCondition)
@@ -133,7 +132,7 @@ func (q *Queries) NotResponding(node types.UID) release.NotResponding {
 	return release.NotResponding{}
 }
 
-// hasSeen: the agent of a Node has seen a sandbox of the record with that pod UID.
+// hasSeen says whether the agent of a Node saw a sandbox of the record with the pod UID.
 func (q *Queries) hasSeen(node types.UID, sandboxID string, pod types.UID) bool {
 	return slices.ContainsFunc(q.Objects, func(object v1alpha1.GuardedNode) bool {
 		return object.Name == string(node) && slices.ContainsFunc(object.Status.Responses, func(r v1alpha1.SandboxResponse) bool {

@@ -18,7 +18,7 @@ const podUID = "pod"
 
 var at = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// guardedNode is one of a Node UID; its machine has the same boot as every other one here.
+// guardedNode is the GuardedNode of a Node UID; all machines have the same boot.
 func guardedNode(uid string, change ...func(*v1alpha1.GuardedNode)) v1alpha1.GuardedNode {
 	object := v1alpha1.GuardedNode{ObjectMeta: metav1.ObjectMeta{Name: uid}}
 	for _, c := range change {
@@ -70,7 +70,7 @@ func pending(q Queries, keys ...QueryKey) Queries {
 func TestI1AboutASandboxTheNodesOwnQueryComesFirst(t *testing.T) {
 	for name, tc := range map[string]struct {
 		queries Queries
-		// query and response are "NODE EPOCH"; empty where there is none.
+		// query and response are "NODE EPOCH"; empty if there is none.
 		query, response string
 	}{
 		"there is no GuardedNode":                   {queriesIn(), "", ""},
@@ -84,7 +84,7 @@ func TestI1AboutASandboxTheNodesOwnQueryComesFirst(t *testing.T) {
 			queriesIn(guardedNode("n1", query("s", 3, func(q *v1alpha1.SandboxQuery) { q.Record = "other" }), response("s", 3, ofRecord("other")))), "", ""},
 		"an earlier Node of the machine was queried":    {queriesIn(guardedNode("n0", query("s", 7), response("s", 7)), guardedNode("n1")), "n0 7", "n0 7"},
 		"both were: the later one's comes first":        {queriesIn(guardedNode("n0", query("s", 7), response("s", 7)), guardedNode("n1", query("s", 3))), "n1 3", ""},
-		"in whatever order they were read":              {queriesIn(guardedNode("n1", query("s", 3)), guardedNode("n0", query("s", 7), response("s", 7))), "n1 3", ""},
+		"in any order of the reads":                     {queriesIn(guardedNode("n1", query("s", 3)), guardedNode("n0", query("s", 7), response("s", 7))), "n1 3", ""},
 		"the query of an earlier Node is gone":          {queriesIn(guardedNode("n0", response("s", 7)), guardedNode("n1")), "", "n0 7"},
 		"of both: the later one's response comes first": {queriesIn(guardedNode("n0", response("s", 7)), guardedNode("n1", response("s", 2))), "", "n1 2"},
 		"a query that stands comes before a response without one": {
@@ -183,7 +183,7 @@ func TestTheLastResponseIsThatToTheQueryThatStands(t *testing.T) {
 		"also where that was read first": {
 			queriesIn(guardedNode("n1", query("s", 3), response("s", 3, since(time.Hour))), guardedNode("n0", query("s", 7), response("s", 7))), "n1 3"},
 		"of two without a query the newer one":    {queriesIn(guardedNode("n0", response("s", 7, since(time.Hour))), guardedNode("n1", response("s", 3))), "n0 7"},
-		"in whatever order they were read":        {queriesIn(guardedNode("n1", response("s", 3)), guardedNode("n0", response("s", 7, since(time.Hour)))), "n0 7"},
+		"in any order of the reads":               {queriesIn(guardedNode("n1", response("s", 3)), guardedNode("n0", response("s", 7, since(time.Hour)))), "n0 7"},
 		"one about another sandbox is none":       {queriesIn(guardedNode("n1", response("t", 3))), ""},
 		"one about another record is none":        {queriesIn(guardedNode("n1", response("s", 3, ofRecord("other")))), ""},
 		"one to a query that is to be withdrawn":  {pending(queriesIn(guardedNode("n1", query("s", 3), response("s", 3))), QueryKey{"n1", "s"}), "n1 3"},
@@ -198,8 +198,8 @@ func TestTheLastResponseIsThatToTheQueryThatStands(t *testing.T) {
 	}
 }
 
-// TestTheEpochIsThatWhichAWantSupersedes: also of a query that is pending already, so that a want of a later pass takes the place of the earlier one.
-func TestTheEpochIsThatWhichAWantSupersedes(t *testing.T) {
+// TestTheEpochIsTheOneThatAChangeSupersedes: also of a pending query, so that a change by a later pass replaces the earlier one.
+func TestTheEpochIsTheOneThatAChangeSupersedes(t *testing.T) {
 	queries := pending(queriesIn(guardedNode("n0", query("s", 7)), guardedNode("n1", query("t", 2), query("s", 3))), QueryKey{"n1", "s"})
 	for name, tc := range map[string]struct {
 		node    types.UID
@@ -233,15 +233,15 @@ func TestAllAreTheQueriesThatStand(t *testing.T) {
 	}
 }
 
-func TestWhyAnAgentDoesNotRespondIsSaidByItsOwnGuardedNode(t *testing.T) {
-	said := release.NotResponding{Reason: "RuntimeUnreachable", Message: "no socket"}
+func TestTheReasonForNoResponseIsInTheNodesOwnGuardedNode(t *testing.T) {
+	reported := release.NotResponding{Reason: "RuntimeUnreachable", Message: "no socket"}
 	for name, tc := range map[string]struct {
 		queries Queries
 		want    release.NotResponding
 	}{
 		"it says nothing":             {queries: queriesIn(guardedNode("n1"))},
 		"it responds":                 {queries: queriesIn(guardedNode("n1", responding(metav1.ConditionTrue)))},
-		"it does not respond":         {queriesIn(guardedNode("n1", responding(metav1.ConditionFalse))), said},
+		"it does not respond":         {queriesIn(guardedNode("n1", responding(metav1.ConditionFalse))), reported},
 		"another one does not":        {queries: queriesIn(guardedNode("n0", responding(metav1.ConditionFalse)), guardedNode("n1"))},
 		"its GuardedNode is not read": {queries: queriesIn()},
 	} {
@@ -258,7 +258,7 @@ func recorded(machine v1alpha1.NodeIdentity) *v1alpha1.IPAllocation {
 	return &v1alpha1.IPAllocation{Spec: v1alpha1.IPAllocationSpec{Sandboxes: []v1alpha1.SandboxRecord{{ID: "s", Node: &machine}}}}
 }
 
-func TestI1ASandboxIsThePodsOnceTheAgentOfItsNodeHasSeenItWithTheUID(t *testing.T) {
+func TestI1ASandboxIsThePodsOnceTheAgentOfItsNodeSawItWithTheUID(t *testing.T) {
 	seen := func(uid types.UID) func(*v1alpha1.SandboxResponse) {
 		return func(r *v1alpha1.SandboxResponse) { r.PodUID = uid }
 	}
@@ -289,7 +289,7 @@ func TestI1ASandboxIsThePodsOnceTheAgentOfItsNodeHasSeenItWithTheUID(t *testing.
 	}
 }
 
-// TestI1TheReportThatCountsIsThatOfTheMachinesNode: that of the Node which is there, unless it is another machine's.
+// TestI1TheReportThatCountsIsThatOfTheMachinesNode: that of the live Node, unless it is of another machine.
 func TestI1TheReportThatCountsIsThatOfTheMachinesNode(t *testing.T) {
 	machine := func(uid types.UID, id, boot string) v1alpha1.NodeIdentity {
 		return v1alpha1.NodeIdentity{UID: uid, MachineID: id, SystemUUID: id, BootID: boot}

@@ -18,58 +18,58 @@ import (
 
 // Read is what was read of one pod UID.
 type Read struct {
-	// Evidence, Settings and GuardsClusterNetwork are the configuration's.
+	// Evidence, Settings and GuardsClusterNetwork are configuration.
 	Evidence             release.Evidence
 	Settings             release.Settings
 	GuardsClusterNetwork bool
 	// UID is the pod's. Live and Withholds are as in release.Observation.
 	UID             types.UID
 	Live, Withholds bool
-	// Pod says what the object shows (see Pod), and Object is the object; nil when it is gone or could not be read.
+	// Pod is the converted object (see Pod), and Object the object; nil if it is deleted or could not be read.
 	Pod    release.Fact[release.Pod]
 	Object *corev1.Pod
-	// Record is nil when there is none.
+	// Record is nil if there is none.
 	Record *v1alpha1.IPAllocation
 	// Held are the entries that belong to the UID, and HeldRead says why they could not be read.
 	Held     []Held
 	HeldRead release.Fact[struct{}]
-	// Unowned are the entries under the name of a pod that is being deleted, or is gone, which no pod UID can be shown to own.
+	// Unowned are the entries under the name of a pod that is being deleted, or is deleted, which no pod UID can be shown to own.
 	Unowned []Held
 	// Queries are those about the record, read after it and before the Node.
 	Queries Queries
-	// Node is only needed where NeedsNode says so.
+	// Node is only needed if NeedsNode is true.
 	Node release.Fact[release.Node]
-	// Gone is since when the GoneMachines are gone, or the Node of the name.
+	// Gone is since when the GoneMachines, or the Node of the name, are gone.
 	Gone release.Fact[nodelife.Absence]
 	// PoliciesSince and Twin are as in release.Observation.
 	PoliciesSince time.Time
 	Twin          string
 }
 
-// Held is one IPAM entry that belongs to a pod UID, or a recorded address that is still to be proven free.
+// Held is one IPAM entry of a pod UID, or a recorded address whose sandbox still has to be proven gone.
 type Held struct {
 	ipam.Entry
 	Attribution v1alpha1.Attribution
-	// Conflict: the address stands under another UID too, and that one is not proven gone.
+	// Conflict: the address also belongs to another UID, which is not proven gone.
 	Conflict bool
-	// Quiet: so far the conflict is only with pods that are within their grace period.
+	// Quiet: the conflict is only with pods that are within their grace period.
 	Quiet bool
-	// Superseded: the pool holds the address for another sandbox by now; only the record remembers it for this UID.
+	// Superseded: the pool has the address for another sandbox by now; only the record has it for this UID.
 	Superseded bool
 	// Followed: superseded, and by a later sandbox of the same UID.
 	Followed bool
-	// Removed: superseded, and the pool has no entry at all. The pod is gone, or a later sandbox of it had the address, and nothing has proven
-	// that the sandbox is gone.
+	// Removed: superseded, and the pool has no entry. The pod is deleted, or a later sandbox of it had the address, and the sandbox is not proven
+	// gone.
 	Removed bool
 }
 
-// NeedsNode says whether the node matters: the pod is gone, being deleted or terminated, or a query to the node may be due.
+// NeedsNode says whether the Node has to be read: the pod is deleted, being deleted or terminated, or a query to the node may be due.
 func (r *Read) NeedsNode() bool {
 	return !r.Pod.IsKnown() || r.Pod.Get().Deleting || Ending(r.Pod, r.Record).ByKubelet() || (r.Evidence == release.EvidenceAgent && len(r.Held) > 0) ||
 		slices.ContainsFunc(r.Held, func(held Held) bool { return held.Followed })
 }
 
-// Observation is what was read, in the terms of internal/release.
+// Observation converts what was read for internal/release.
 func (r *Read) Observation() release.Observation {
 	o := release.Observation{
 		Evidence: r.Evidence, UID: r.UID, Live: r.Live, Withholds: r.Withholds, Recorded: r.recordsAll(), Pod: r.Pod, Last: Recorded(r.Record),
@@ -93,13 +93,13 @@ func (r *Read) Observation() release.Observation {
 	return o
 }
 
-// NeedsGone says whether it matters since when the machines are gone.
+// NeedsGone says whether the time since when the machines are gone has to be read.
 func (r *Read) NeedsGone(machines []v1alpha1.NodeIdentity) bool {
 	lives := r.Pod.IsKnown() && !r.Pod.Get().Deleting
 	return !lives && (r.Node.IsAbsent() || len(machines) > 0)
 }
 
-// Gone is what was read of since when machines are gone.
+// Gone converts since when machines are gone.
 func Gone(gone nodelife.Absence, err error) release.Fact[nodelife.Absence] {
 	if err != nil {
 		return release.Unknown[nodelife.Absence](err.Error())
@@ -107,7 +107,7 @@ func Gone(gone nodelife.Absence, err error) release.Fact[nodelife.Absence] {
 	return release.Known(gone)
 }
 
-// GoneMachines are the machines in records that are gone by the Node that was read under the name of theirs.
+// GoneMachines are the machines in records that the Node of their name shows to be gone.
 func GoneMachines(node release.Fact[release.Node], records ...*v1alpha1.IPAllocation) []v1alpha1.NodeIdentity {
 	var machines []v1alpha1.NodeIdentity
 	for _, record := range records {
@@ -156,8 +156,8 @@ func (r *Read) sandboxes() release.Fact[[]release.Sandbox] {
 	return release.Known(sandboxes)
 }
 
-// reporterOf is the Node UID of which the agent's report on a sandbox counts: that of the Node, unless it is absent or another machine's. Then the last
-// report is that of the recorded Node.
+// reporterOf is the Node UID whose agent's report on a sandbox counts: that of the Node or, if it is absent or of another machine, of the recorded
+// Node.
 func (r *Read) reporterOf(sandbox string) types.UID {
 	ran, node := Machine(r.Record, sandbox), r.Node.Get()
 	if ran.IsKnown() && (!r.Node.IsKnown() || release.Compare(ran.Get(), node.Machine) == release.Replaced) {
@@ -166,9 +166,9 @@ func (r *Read) reporterOf(sandbox string) types.UID {
 	return node.NodeUID
 }
 
-// recordsAll: the record has addresses, and each that the pod's network-status shows. Only then does a late cache, which shows
-// none of them any more, speak for every pool that the pod was in. The address of the cluster's own network is in no record,
-// unless a guarded IPAM gives it: to every pod, or to one that chose another network in its place.
+// recordsAll says whether the record has addresses, including each in the pod's network-status. Only then a late cache without them is evidence for
+// every pool of the pod. The address of the cluster network is in no record, unless a guarded IPAM gives it: to every pod, or to one that chose
+// another network in its place.
 func (r *Read) recordsAll() bool {
 	if r.Record == nil || len(r.Record.Spec.Addresses) == 0 {
 		return false
@@ -180,7 +180,7 @@ func (r *Read) recordsAll() bool {
 	excused := !r.GuardsClusterNetwork && !chosen
 	addresses, err := podnetwork.StatusAddresses(r.Object.Annotations)
 	if err != nil {
-		return false // what cannot be read may be one more
+		return false // an unreadable status may have one more
 	}
 	for _, address := range addresses {
 		known := func(a v1alpha1.AddressRecord) bool { return a.IP == address.IP.String() }

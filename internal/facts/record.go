@@ -12,12 +12,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// endings are the terminations that records have.
+// endings are the terminations in records.
 var endings = map[v1alpha1.KubeletEnding]release.Ending{
 	v1alpha1.EndingFinished: release.EndingFinished, v1alpha1.EndingCompleted: release.EndingCompleted, v1alpha1.EndingRejected: release.EndingRejected,
 }
 
-// Recorded is what a record remembers of a pod; record may be nil.
+// Recorded is the pod by its record, which may be nil.
 func Recorded(record *v1alpha1.IPAllocation) release.Pod {
 	last := release.Pod{Deleting: true, Ending: release.EndingNone}
 	if record == nil {
@@ -33,7 +33,7 @@ func Recorded(record *v1alpha1.IPAllocation) release.Pod {
 	return last
 }
 
-// Ending is what the kubelet reported: what the record once proved stays proven.
+// Ending is the termination that the kubelet reported, by the record or the pod: a recorded proof stays valid.
 func Ending(pod release.Fact[release.Pod], record *v1alpha1.IPAllocation) release.Ending {
 	if recorded := Recorded(record).Ending; recorded == release.EndingFinished || !pod.IsKnown() {
 		return recorded
@@ -41,7 +41,7 @@ func Ending(pod release.Fact[release.Pod], record *v1alpha1.IPAllocation) releas
 	return pod.Get().Ending
 }
 
-// AsItIs is what is known of the pod now: its object, or once that is gone what the record remembers of it.
+// AsItIs is the pod by its object or, once that is deleted, by its record.
 func AsItIs(pod release.Fact[release.Pod], record *v1alpha1.IPAllocation) release.Pod {
 	if !pod.IsKnown() {
 		return Recorded(record)
@@ -54,7 +54,7 @@ func AsItIs(pod release.Fact[release.Pod], record *v1alpha1.IPAllocation) releas
 	return known
 }
 
-// Machine is the machine that the record names for a sandbox.
+// Machine is the recorded machine of a sandbox.
 func Machine(record *v1alpha1.IPAllocation, sandbox string) release.Fact[release.Machine] {
 	if s := recordedSandbox(record, sandbox); s != nil && s.Node != nil {
 		return release.Known(release.MachineOf(*s.Node))
@@ -62,7 +62,7 @@ func Machine(record *v1alpha1.IPAllocation, sandbox string) release.Fact[release
 	return release.Unknown[release.Machine]("no live read of the node has succeeded since its entry was seen")
 }
 
-// AttributionOf is the evidence on record that ties a sandbox to the UID.
+// AttributionOf is the recorded evidence that ties a sandbox to the UID.
 func AttributionOf(record *v1alpha1.IPAllocation, sandbox string) v1alpha1.Attribution {
 	if s := recordedSandbox(record, sandbox); s != nil {
 		return s.Attribution
@@ -81,8 +81,7 @@ func recordedSandbox(record *v1alpha1.IPAllocation, sandbox string) *v1alpha1.Sa
 	return &record.Spec.Sandboxes[at]
 }
 
-// Attributed is the best evidence that there is for a sandbox of the UID: what was only watched is more once the agent of the node that ran the
-// sandbox has seen it with this UID.
+// Attributed is the best evidence for a sandbox of the UID: the observation of its ADD, or better that the agent of its node saw it with this UID.
 func Attributed(record *v1alpha1.IPAllocation, queries *Queries, uid types.UID, sandbox string, known v1alpha1.Attribution) v1alpha1.Attribution {
 	machine := Machine(record, sandbox)
 	watched := known == v1alpha1.AttributionObservedAdd || known == v1alpha1.AttributionUnconfirmed
@@ -92,7 +91,7 @@ func Attributed(record *v1alpha1.IPAllocation, queries *Queries, uid types.UID, 
 	return known
 }
 
-// RecordedAddress is what a record has of an address for the very sandbox; nil where there is no record, or it has none.
+// RecordedAddress is the recorded address of the key's sandbox; nil if there is none.
 func RecordedAddress(record *v1alpha1.IPAllocation, key ipam.Key) *v1alpha1.AddressRecord {
 	if record == nil {
 		return nil
@@ -106,8 +105,8 @@ func RecordedAddress(record *v1alpha1.IPAllocation, key ipam.Key) *v1alpha1.Addr
 	return nil
 }
 
-// Unreadable says why a whole pool in which the record has an address cannot be read: what stands there is unknown. It is empty if all can. A
-// single unreadable entry holds no pod: it is reported where it stands.
+// Unreadable says why a pool in which the record has an address cannot be read; empty if all can. A single unreadable entry holds no pod: it is
+// reported by itself.
 func Unreadable(record *v1alpha1.IPAllocation, problems []ipam.Problem) string {
 	if record == nil {
 		return ""
@@ -123,8 +122,8 @@ func Unreadable(record *v1alpha1.IPAllocation, problems []ipam.Problem) string {
 	return ""
 }
 
-// SandboxesSeen says what a record knows of the pod's sandboxes once it has the entry too: every one only if the entry was seen to come in the place
-// of none, or of one that the record has at this address: a sandbox with two may have lost one of them before the record had it.
+// SandboxesSeen says which of the pod's sandboxes a record has once it has the entry too: all of them only if the entry was seen to replace none, or a
+// recorded one at this address. A sandbox with two addresses may have lost one before it was recorded.
 func SandboxesSeen(record *v1alpha1.IPAllocation, entry *ipam.Entry) v1alpha1.SandboxesSeen {
 	before := entry.Key
 	before.SandboxID = entry.Follows

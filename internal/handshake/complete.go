@@ -10,9 +10,8 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// Check makes a Look of a listing. A list that does not show the agent's own sandbox, ready, is not the list of the kubelet's
-// runtime, or not all of it: a runtime that has just been restarted on an empty folder, or another runtime on the same
-// machine, lists nothing and would prove everything gone. Its tasks are held against the same sandbox.
+// Check makes a Look of a listing. A list without the agent's own sandbox, ready, is incomplete or another runtime's: a runtime that was
+// restarted on an empty folder lists nothing, and would prove everything gone. The tasks have to show that sandbox too.
 func Check(l *Listing, own types.UID) Look {
 	failed := func(format string, args ...any) Look {
 		return Look{Failure: Failure{Reason: v1alpha1.ReasonListFailed, Message: fmt.Sprintf(format, args...)}}

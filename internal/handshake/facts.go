@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// State is what the runtime says of a sandbox. The zero value is a state that this package does not know, and never "gone".
+// State is the state that the runtime reports for a sandbox. The zero value is unknown, and never counts as gone.
 type State uint8
 
 // The states of a sandbox.
@@ -20,7 +20,7 @@ const (
 	StateNotReady
 )
 
-// Namespace is what the runtime says of a sandbox's network namespace. The zero value is unknown, and never "closed".
+// Namespace is the state of a sandbox's network namespace, as the runtime reports it. The zero value is unknown, and never counts as closed.
 type Namespace uint8
 
 // The states of a network namespace.
@@ -29,7 +29,7 @@ const (
 	NamespaceClosed
 )
 
-// Pod is the pod of a sandbox as the kubelet named it to the runtime.
+// Pod is the pod of a sandbox, as the kubelet passed it to the runtime.
 type Pod struct {
 	UID             types.UID
 	Namespace, Name string
@@ -40,34 +40,32 @@ type Sandbox struct {
 	ID    string
 	Pod   Pod
 	State State
-	// NotExited is the number of its containers that have not exited, whatever else they are.
+	// NotExited is the number of its containers in any state but exited.
 	NotExited int
-	// Network is asked only of a sandbox that is not ready, of a runtime that tells.
+	// Network is read only for a sandbox that is not ready, from a runtime that reports it.
 	Network Namespace
 }
 
-// Tasks is what a runtime keeps of its running tasks beside its lists. containerd has a folder for each task, made before the
-// sandbox is listed and removed when the task has ended. A sandbox that containerd fails to load after a restart is missing from
-// its lists and runs on; its folder stays.
+// Tasks are the running tasks that a runtime keeps beside its lists. containerd has a folder for each task, from before the sandbox is
+// listed until the task has ended. A sandbox that containerd fails to load after a restart runs on unlisted; its folder stays.
 type Tasks struct {
-	// IDs are those of sandboxes and of containers alike; nil for a runtime that keeps no such thing.
+	// IDs are those of sandboxes and of containers; nil for a runtime without task folders.
 	IDs map[string]bool
-	// Pods are the pod UIDs of those that are sandboxes by what they say of themselves, and in no list, by sandbox ID. One that is starting
-	// is among them for a moment.
+	// Pods are the pod UIDs, by sandbox ID, of tasks that are sandboxes by their own configuration and in no list. A sandbox that is being
+	// created is among them for a moment.
 	Pods map[string]types.UID
-	// Problem says why they could not be read; empty if they were, and for a runtime that keeps no such thing. Nothing counts as
-	// gone while there is one.
+	// Problem says why they could not be read; empty if they were, or if the runtime has none. While it is set, no sandbox counts as gone.
 	Problem string
 }
 
-// Listing is every sandbox that the runtime has, from one list. It is complete: who cannot say that has none.
+// Listing is every sandbox of the runtime, from one list. It is complete: an incomplete list is a Failure.
 type Listing struct {
 	// Began and Ended are when it was read, by the agent's clock.
 	Began, Ended time.Time
-	// TellsNamespaces says that the runtime, once a sandbox is stopped, reports whether its network namespace is closed
-	// (containerd's verbose status). For every other only absence is "gone".
-	TellsNamespaces bool
-	// Strays is the number of listed containers that have not exited and whose sandbox is not listed, by the ID of that sandbox.
+	// ReportsNamespaces says that the runtime reports whether the network namespace of a stopped sandbox is closed (containerd's verbose
+	// status). For any other runtime only an absent sandbox is gone.
+	ReportsNamespaces bool
+	// Strays is the number of containers that have not exited, by the ID of their sandbox, where that is not listed.
 	Strays map[string]int
 	// Tasks were read after the sandboxes.
 	Tasks Tasks
@@ -77,11 +75,11 @@ type Listing struct {
 	Sandboxes []Sandbox
 }
 
-// Failure is a list that was not had.
+// Failure is why there is no list.
 type Failure struct {
 	// Reason is ReasonRuntimeUnreachable or ReasonListFailed.
 	Reason v1alpha1.Reason
-	// Message says what was tried and what came back.
+	// Message has the call and its error.
 	Message string
 }
 
@@ -91,55 +89,55 @@ type Look struct {
 	Failure Failure
 }
 
-// Question is a query as this agent has it before it.
-type Question struct {
-	// SandboxID is the sandbox that is asked about, or v1alpha1.AnySandbox.
+// Query is a query as the agent judges it.
+type Query struct {
+	// SandboxID is the sandbox that the query is about, or v1alpha1.AnySandbox.
 	SandboxID string
-	// NodeUID is the Node that is asked; empty asks all.
+	// NodeUID is the Node that is queried; empty in a query to all nodes.
 	NodeUID types.UID
 	// RecordUID is the pod UID that names the record; empty for an orphan.
 	RecordUID types.UID
-	// Ended: the pod of the record had ended, or its grace period was over, when it was asked, and its node was not declared dead. No
-	// sandbox of the pod is begun any more.
+	// Ended: when the query was made, the pod was terminated or its grace period was over, and its node was not out of service. The kubelet
+	// creates no further sandbox of the pod.
 	Ended bool
-	// Seen is when the agent had the query for the first time, by its own clock. A list that began earlier answers nothing.
+	// Seen is when the agent first saw the query, by its own clock. A list that began earlier does not count.
 	Seen time.Time
-	// Affirmed is the pod UID with which an agent of this Node has seen the sandbox in this boot, as its response or its claim says.
-	// It is how an agent that was restarted knows what its predecessor saw.
+	// Affirmed is the pod UID with which an agent of this Node saw the sandbox in this boot, by its response or claim. It survives a
+	// restart of the agent.
 	Affirmed types.UID
 }
 
-// Pods are the pod UIDs that the question is about, as far as they are known without a list.
-func (q Question) Pods(r Recollection) []types.UID {
+// Pods are the pod UIDs of the query that are known without a list.
+func (q Query) Pods(r Recollection) []types.UID {
 	uids := []types.UID{q.RecordUID, q.Affirmed, r.Pod.UID}
 	return slices.DeleteFunc(uids, func(uid types.UID) bool { return uid == "" })
 }
 
-func (q Question) podsWith(r Recollection, listed *Sandbox) []types.UID {
+func (q Query) podsWith(r Recollection, listed *Sandbox) []types.UID {
 	if listed == nil || listed.Pod.UID == "" {
 		return q.Pods(r)
 	}
 	return append(q.Pods(r), listed.Pod.UID)
 }
 
-// Recollection is what the agent remembers of what a question asks about.
+// Recollection is what the agent remembers about the subject of a query.
 type Recollection struct {
 	// Pod is the pod with which it was listed; only valid if Listed.
 	Pod Pod
-	// Listed: some complete list showed it.
+	// Listed: a complete list showed it.
 	Listed bool
 	// Clash: it was listed under two pods.
 	Clash bool
-	// AbsentSince is the end of the first list of an unbroken row, up to the last look, none of which shows it; zero without one.
-	// For AnySandbox: none of which shows a sandbox of the pod UID that is not gone; it may have begun with a question about one of them.
+	// AbsentSince is the end of the first list of an unbroken sequence, up to the last look, that does not show it; zero without one.
+	// For AnySandbox the sequence shows no sandbox of the pod UID that is not gone, and may have begun with a query about one of them.
 	AbsentSince time.Time
-	// Unloaded is another sandbox of the question's pod that is not listed and has a task all the same; empty without one. That it is
-	// of the pod is known because it was listed once, or by its task.
+	// Unloaded is another sandbox of the pod that is not listed but has a task; empty without one. An earlier list or its task shows that it
+	// is of the pod.
 	Unloaded string
 }
 
 // Settings are the delays that the agent knows.
 type Settings struct {
-	// SandboxCreationMax is the longest time between an IPAM's record of an address and the runtime listing its sandbox.
+	// SandboxCreationMax is the longest time from an IPAM's entry for an address until the runtime lists the sandbox.
 	SandboxCreationMax time.Duration
 }

@@ -10,36 +10,36 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// Judge says what the agent has to say to a question after a look at the runtime. The recollection is of the question and
-// contains that look. Whether the agent may speak, and whether the query is for it, is not asked here: see Speaker and Foreign.
-func Judge(q Question, look Look, r Recollection, s Settings) Word {
+// Judge decides about a query after a look at the runtime, which the recollection contains. Whether the agent may respond, and whether the
+// query is for it, is decided elsewhere: see Responder and Foreign.
+func Judge(q Query, look Look, r Recollection, s Settings) Outcome {
 	if look.Listing == nil {
-		return silent(look.Failure.Reason, look.Failure.Message)
+		return noResponse(look.Failure.Reason, look.Failure.Message)
 	}
 	l := look.Listing
 	if l.Began.Before(q.Seen) {
-		return Word{Kind: Later, Message: "the query came after the last list of the runtime began"}
+		return Outcome{Kind: Pending, Message: "the query came after the last list of the runtime began"}
 	}
 	listed := l.find(q.SandboxID)
 	if clash := conflict(q, l, r, listed); clash != "" {
-		return silent(v1alpha1.ReasonUIDConflict, clash)
+		return noResponse(v1alpha1.ReasonUIDConflict, clash)
 	}
 	w := judge(q, l, r, s, listed)
 	if q.NodeUID == "" {
 		w = claim(w)
 	}
-	if l.Tasks.Problem != "" && (w.Verdict == v1alpha1.VerdictReadyForRelease || w.Kind == Nothing) {
-		return silent(v1alpha1.ReasonListFailed, "a sandbox that the runtime failed to load is in no list, and runs on: "+l.Tasks.Problem)
+	if l.Tasks.Problem != "" && (w.Verdict == v1alpha1.VerdictReadyForRelease || w.Kind == NoClaim) {
+		return noResponse(v1alpha1.ReasonListFailed, "a sandbox that the runtime failed to load would be in no list and still running: "+l.Tasks.Problem)
 	}
 	return w
 }
 
-// judge is the word of the node that has, or had, the sandbox.
-func judge(q Question, l *Listing, r Recollection, s Settings, listed *Sandbox) Word {
+// judge is the outcome for the node that has, or had, the sandbox.
+func judge(q Query, l *Listing, r Recollection, s Settings, listed *Sandbox) Outcome {
 	if q.SandboxID == v1alpha1.AnySandbox {
 		return judgeAny(q, l, r, s)
 	}
-	var w Word
+	var w Outcome
 	if listed != nil {
 		w = judgeListed(l, listed)
 	} else {
@@ -59,16 +59,16 @@ func judge(q Question, l *Listing, r Recollection, s Settings, listed *Sandbox) 
 	return w
 }
 
-// judgeListed: not ready is not gone.
-func judgeListed(l *Listing, s *Sandbox) Word {
-	hold := func(reason v1alpha1.Reason, message string) Word {
-		return answer(l, v1alpha1.VerdictDoNotRelease, reason, s.Pod.UID, message)
+// judgeListed judges a sandbox that is listed. Not ready alone does not count as gone.
+func judgeListed(l *Listing, s *Sandbox) Outcome {
+	hold := func(reason v1alpha1.Reason, message string) Outcome {
+		return decided(l, v1alpha1.VerdictDoNotRelease, reason, s.Pod.UID, message)
 	}
 	switch {
 	case s.State != StateNotReady:
 		return hold(v1alpha1.ReasonSandboxReady, "the runtime lists the sandbox as ready")
-	case !l.TellsNamespaces:
-		return hold(v1alpha1.ReasonSandboxListed, l.Runtime+" still lists the sandbox, and does not tell whether a stopped one has given its network back; "+
+	case !l.ReportsNamespaces:
+		return hold(v1alpha1.ReasonSandboxListed, l.Runtime+" still lists the sandbox, and does not report whether the network of a stopped one is released; "+
 			"the kubelet removes the last sandbox of a pod once the pod is deleted, and not when it has completed")
 	case s.NotExited > 0:
 		return hold(v1alpha1.ReasonContainerNotExited, fmt.Sprintf("%d of its containers have not exited", s.NotExited))
@@ -77,43 +77,43 @@ func judgeListed(l *Listing, s *Sandbox) Word {
 	case s.Network == NamespaceOpen:
 		return hold(v1alpha1.ReasonNetworkNamespaceOpen, "the sandbox is not ready, but its network namespace is open")
 	case s.Network != NamespaceClosed:
-		return hold(v1alpha1.ReasonNetworkNamespaceUnknown, "the sandbox is not ready, and the runtime did not tell whether its network namespace is closed")
+		return hold(v1alpha1.ReasonNetworkNamespaceUnknown, "the sandbox is not ready, and the runtime did not report whether its network namespace is closed")
 	}
-	return answer(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxStopped, s.Pod.UID,
+	return decided(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxStopped, s.Pod.UID,
 		"the sandbox is stopped, every container has exited and its network namespace is closed")
 }
 
-// judgeAbsent: an ID that was seen never returns, unless its task shows that the runtime only failed to load it; one that was not
-// seen may still be starting.
-func judgeAbsent(q Question, l *Listing, r Recollection, s Settings) Word {
+// judgeAbsent judges a sandbox that is not listed. One that was seen before never returns, unless its task shows that the runtime failed to
+// load it; one that was never seen may be starting.
+func judgeAbsent(q Query, l *Listing, r Recollection, s Settings) Outcome {
 	pod := r.Pod.UID
 	if !r.Listed {
 		pod = q.Affirmed
 	}
 	switch {
 	case l.Tasks.IDs[q.SandboxID]:
-		return answer(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, pod,
-			l.Runtime+" does not list the sandbox, but has a task of it: it failed to load the sandbox when it was restarted, or is making it")
+		return decided(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, pod,
+			l.Runtime+" does not list the sandbox, but has a task of it: it failed to load the sandbox when it was restarted, or is creating it")
 	case l.Strays[q.SandboxID] > 0:
-		return answer(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonContainerNotExited, pod,
+		return decided(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonContainerNotExited, pod,
 			fmt.Sprintf("the runtime does not list the sandbox, but %d of its containers, which have not exited", l.Strays[q.SandboxID]))
 	case r.Listed:
-		return answer(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, pod, "the runtime no longer lists the sandbox")
+		return decided(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, pod, "the runtime no longer lists the sandbox")
 	case q.Affirmed != "":
-		return answer(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, pod,
+		return decided(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, pod,
 			"the runtime no longer lists the sandbox, which an agent of this Node saw earlier in this boot")
 	case r.absentFor(l, s):
-		return answer(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxNeverListed, "",
+		return decided(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxNeverListed, "",
 			"no list of the runtime showed the sandbox for longer than "+s.SandboxCreationMax.String())
 	}
-	return answer(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotSeen, "",
+	return decided(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotSeen, "",
 		"this agent never saw the sandbox: it may be starting until no list showed it for longer than "+s.SandboxCreationMax.String())
 }
 
-// judgeAny answers for every sandbox of the record's pod UID, one that is starting included. Only a Node can be asked that.
-func judgeAny(q Question, l *Listing, r Recollection, s Settings) Word {
+// judgeAny judges every sandbox of the record's pod UID, including one that is being created. Only a single Node can be queried about that.
+func judgeAny(q Query, l *Listing, r Recollection, s Settings) Outcome {
 	if q.RecordUID == "" || q.NodeUID == "" {
-		return Word{Kind: Later, Message: "the query is about every sandbox of a pod UID, but names no pod UID, or no Node"}
+		return Outcome{Kind: Pending, Message: "the query is about every sandbox of a pod UID, but names no pod UID, or no Node"}
 	}
 	if living := l.living("", []types.UID{q.RecordUID}); living != nil {
 		w := judgeListed(l, living)
@@ -125,37 +125,37 @@ func judgeAny(q Question, l *Listing, r Recollection, s Settings) Word {
 		seen = q.RecordUID
 	}
 	if r.Unloaded != "" {
-		w := answer(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, seen,
+		w := decided(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, seen,
 			l.Runtime+" does not list sandbox "+r.Unloaded+", but has a task of it")
 		w.SuccessorID = r.Unloaded
 		return w
 	}
 	if r.absentFor(l, s) {
-		return answer(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonNoSandbox, seen,
+		return decided(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonNoSandbox, seen,
 			"no list of the runtime showed a sandbox of the pod UID that is not gone for longer than "+s.SandboxCreationMax.String())
 	}
-	return answer(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotSeen, seen,
+	return decided(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotSeen, seen,
 		"a sandbox of the pod UID may be starting until no list showed one that is not gone for longer than "+s.SandboxCreationMax.String())
 }
 
-// absentFor: the row of lists is longer than a sandbox can be starting.
+// absentFor says whether the sequence of lists is longer than the creation of a sandbox can take.
 func (r Recollection) absentFor(l *Listing, s Settings) bool {
 	return !r.AbsentSince.IsZero() && l.Began.Sub(r.AbsentSince) > s.SandboxCreationMax
 }
 
-// claim turns the word about a sandbox into the response to a query to all nodes: that this one has or had it.
-func claim(w Word) Word {
+// claim turns the outcome about a sandbox into that of a query to all nodes: whether this node has or had it.
+func claim(w Outcome) Outcome {
 	switch {
-	case w.Kind != Answer:
+	case w.Kind != Decided:
 		return w
 	case w.Verdict == v1alpha1.VerdictDoNotRelease && w.Reason != v1alpha1.ReasonSandboxNotSeen:
 		return w
 	case w.Reason == v1alpha1.ReasonSandboxNeverListed:
-		return Word{Kind: Nothing, Time: w.Time, Message: w.Message}
+		return Outcome{Kind: NoClaim, Time: w.Time, Message: w.Message}
 	case w.Verdict == v1alpha1.VerdictReadyForRelease:
 		w.Verdict, w.Reason = v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxOfThisNode
-		w.Message = "this node had the sandbox, and says more once it is asked by its Node UID"
+		w.Message = "this node had the sandbox; it reports whether the sandbox is gone once it is queried by its Node UID"
 		return w
 	}
-	return Word{Kind: Later, Message: w.Message}
+	return Outcome{Kind: Pending, Message: w.Message}
 }

@@ -24,46 +24,46 @@ const (
 	node = types.UID("node-uid")
 )
 
-// outcome is a word without its text.
-type outcome struct {
+// verdict is an Outcome without its message.
+type verdict struct {
 	Kind    Kind
 	Verdict v1alpha1.Verdict
 	Reason  v1alpha1.Reason
 	PodUID  types.UID
 }
 
-func hold(reason v1alpha1.Reason, pod types.UID) outcome {
-	return outcome{Answer, v1alpha1.VerdictDoNotRelease, reason, pod}
+func hold(reason v1alpha1.Reason, pod types.UID) verdict {
+	return verdict{Decided, v1alpha1.VerdictDoNotRelease, reason, pod}
 }
 
-func gone(reason v1alpha1.Reason, pod types.UID) outcome {
-	return outcome{Answer, v1alpha1.VerdictReadyForRelease, reason, pod}
+func gone(reason v1alpha1.Reason, pod types.UID) verdict {
+	return verdict{Decided, v1alpha1.VerdictReadyForRelease, reason, pod}
 }
 
-func quiet(reason v1alpha1.Reason) outcome { return outcome{Kind: Silence, Reason: reason} }
+func refusal(reason v1alpha1.Reason) verdict { return verdict{Kind: NoResponse, Reason: reason} }
 
 type situation struct {
 	toAll    bool
 	record   types.UID
 	affirmed types.UID
 	recalled Recollection
-	tells    bool
+	reports  bool
 	early    bool
 	task     bool // the runtime has one of the sandbox
 	stray    bool // a container of the sandbox runs, and the sandbox is not listed
-	blind    bool // the runtime's tasks could not be read
+	blind    bool // the tasks of the runtime could not be read
 	failed   v1alpha1.Reason
 	listed   []Sandbox
 }
 
-func (s situation) judge() Word {
-	q := Question{SandboxID: id, NodeUID: node, RecordUID: s.record, Affirmed: s.affirmed, Seen: start}
+func (s situation) judge() Outcome {
+	q := Query{SandboxID: id, NodeUID: node, RecordUID: s.record, Affirmed: s.affirmed, Seen: start}
 	if s.toAll {
 		q.NodeUID = ""
 	}
 	look := Look{Failure: Failure{Reason: s.failed, Message: "no list"}}
 	if s.failed == "" {
-		look = Look{Listing: &Listing{Began: start, Ended: start.Add(time.Second), TellsNamespaces: s.tells, Runtime: "runtime 1", Sandboxes: s.listed}}
+		look = Look{Listing: &Listing{Began: start, Ended: start.Add(time.Second), ReportsNamespaces: s.reports, Runtime: "runtime 1", Sandboxes: s.listed}}
 	}
 	if s.task {
 		look = withTasksOf(look)
@@ -97,92 +97,92 @@ var (
 	longAbsent = Recollection{AbsentSince: start.Add(-settings.SandboxCreationMax - time.Nanosecond)}
 )
 
-// The agent's word, sentence by sentence as the design has it, and where each is held against the code. "node" is test/node, with a
+// The rules of Judge, sentence by sentence as in the design, and the tests of each. "node" is test/node, with a
 // real API server and a real containerd, or k8s.io/cri-client/pkg/fake; agent is internal/agent, cri is internal/sandbox/cri.
 //
 //	"From an unfiltered list"
 //		cri: TestList (ready and not ready, both, in one list without a filter); TestThereIsACompleteListOrNone
-//		here: TestAListIsBelievedOnlyWithTheAgentsOwnSandbox
+//		here: TestAListIsTrustedOnlyWithTheAgentsOwnSandbox
 //		node: that lists nothing, not even the agent's own sandbox, is not trusted
 //	"taken after the query was seen"
-//		here: TestTheAgentsWord (a list from before the query was seen answers nothing); TestMemory (does not count)
+//		here: TestJudge (a list from before the query was seen does not count); TestMemory (does not count)
 //		agent: TestAQueryThatComesWhileTheRuntimeIsListedWaitsForTheNextList, TestAQueryThatIsWithdrawnAndMadeAgainIsAnother
 //	"never from a cache"
 //		cri: TestNothingIsTakenFromAnEarlierList; agent: TestRound (a list that fails)
 //		node: gets no response while containerd is stopped, and the condition, an event and a metric say why
 //	"Gone = absent"
-//		here: TestTheAgentsWord, TestI1I5OnlyProofReleases, TestASandboxThatContainerdFailedToLoadIsNotGone
+//		here: TestJudge, TestI1I5OnlyProofReleases, TestASandboxThatContainerdFailedToLoadIsNotGone
 //		node: The transcript of a handshake; A sandbox that a real containerd fails to load when it is restarted
 //	"or, on containerd, NOTREADY with no running container and the network namespace closed"
-//		here: TestTheAgentsWord; cri: TestList, TestParseNetwork
+//		here: TestJudge; cri: TestList, TestParseNetwork
 //		node: is not released while it lives, nor with its process killed, but once it is stopped; is held while a container of it runs
 //	"NOTREADY alone is not gone"
-//		here: TestTheAgentsWord (three rows); cri: TestASandboxThatHangsLeavesTheOthersAndTheListAlone
+//		here: TestJudge (three rows); cri: TestASandboxThatHangsLeavesTheOthersAndTheListAlone
 //		node: The transcript; that calls itself containerd and tells nothing of a network namespace is not trusted to have closed it
 //	"on CRI-O only absence counts"
-//		here: TestTheAgentsWord, TestMemoryOfAPodUID; node: CRI-O: runs DEL, then stops, then removes; only absence is gone
+//		here: TestJudge, TestMemoryOfAPodUID; node: CRI-O: runs DEL, then stops, then removes; only absence is gone
 //	"An ID that this agent never saw needs absence for longer than sandboxCreationMax (10m)"
-//		here: TestTheAgentsWord, TestMemory, TestAbsenceIsCountedByLists
+//		here: TestJudge, TestMemory, TestAbsenceIsCountedByLists
 //		node: that no agent ever saw is held until it was absent for sandboxCreationMax
 //	"the IPAM records an address before the runtime lists the sandbox, and runtimes park half-made ones"
-//		here: TestTheAgentsWord (however long it was not), TestMemory (to be listed ends the row; a task of it ends the row)
+//		here: TestJudge (after any absence), TestMemory (a list that shows it ends the sequence; so does a task of it)
 //		node: that is starting, and parked, is held and then seen
 //	"ReadyForRelease is final, since sandbox IDs never return"
 //		here: TestReadyForReleaseIsFinalForItsQuery; agent: TestRound, TestAQueryGetsAResponseInItsBootOnly; node: The transcript
 //	"DoNotRelease is not"
 //		agent: TestRound (DoNotRelease is not final); node: The transcript
 //
-// Of decision 0073, TestToWhichBootAQueryIs, TestReadyForReleaseIsAboutThePodUIDToo and TestEverySandboxOfAPodUID.
-func TestTheAgentsWord(t *testing.T) {
+// Of decision 0073, TestAQueryIsForOneBoot, TestReadyForReleaseIsAboutThePodUIDToo and TestEverySandboxOfAPodUID.
+func TestJudge(t *testing.T) {
 	cases := map[string]struct {
 		situation
-		want outcome
+		want verdict
 	}{
-		"gone = absent, for an ID that was seen":                                             {situation{recalled: seen}, gone(v1alpha1.ReasonSandboxAbsent, web.UID)},
-		"gone = absent, for an ID that an earlier agent of this Node saw":                    {situation{affirmed: web.UID}, gone(v1alpha1.ReasonSandboxAbsent, web.UID)},
-		"gone, on containerd: NOTREADY, no running container, the network namespace closed":  {situation{tells: true, listed: one(StateNotReady, 0, NamespaceClosed)}, gone(v1alpha1.ReasonSandboxStopped, web.UID)},
-		"NOTREADY alone is not gone":                                                         {situation{tells: true, listed: one(StateNotReady, 0, NamespaceOpen)}, hold(v1alpha1.ReasonNetworkNamespaceOpen, web.UID)},
-		"NOTREADY with the network namespace unknown is not gone":                            {situation{tells: true, listed: one(StateNotReady, 0, 0)}, hold(v1alpha1.ReasonNetworkNamespaceUnknown, web.UID)},
-		"NOTREADY with a container that has not exited is not gone":                          {situation{tells: true, listed: one(StateNotReady, 1, NamespaceClosed)}, hold(v1alpha1.ReasonContainerNotExited, web.UID)},
-		"READY is not gone, whatever else is said":                                           {situation{tells: true, listed: one(StateReady, 0, NamespaceClosed)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
-		"a state that nobody knows is not gone":                                              {situation{tells: true, listed: one(0, 0, NamespaceClosed)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
-		"on CRI-O only absence counts":                                                       {situation{listed: one(StateNotReady, 0, NamespaceClosed)}, hold(v1alpha1.ReasonSandboxListed, web.UID)},
-		"an ID that this agent never saw is not gone by one list":                            {situation{}, hold(v1alpha1.ReasonSandboxNotSeen, "")},
-		"an ID that this agent never saw needs absence for longer than sandboxCreationMax":   {situation{recalled: justAbsent}, hold(v1alpha1.ReasonSandboxNotSeen, "")},
-		"an ID that this agent never saw is gone after longer than sandboxCreationMax":       {situation{recalled: longAbsent}, gone(v1alpha1.ReasonSandboxNeverListed, "")},
-		"an ID of an unseen sandbox that is listed now is not gone, however long it was not": {situation{recalled: longAbsent, listed: one(StateReady, 0, 0)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
-		"a list from before the query was seen answers nothing":                              {situation{recalled: seen, early: true}, outcome{Kind: Later}},
-		"RuntimeUnreachable gives no answer":                                                 {situation{recalled: seen, failed: v1alpha1.ReasonRuntimeUnreachable}, quiet(v1alpha1.ReasonRuntimeUnreachable)},
-		"ListFailed gives no answer":                                                         {situation{recalled: longAbsent, failed: v1alpha1.ReasonListFailed}, quiet(v1alpha1.ReasonListFailed)},
+		"gone = absent, for an ID that was seen":                                            {situation{recalled: seen}, gone(v1alpha1.ReasonSandboxAbsent, web.UID)},
+		"gone = absent, for an ID that an earlier agent of this Node saw":                   {situation{affirmed: web.UID}, gone(v1alpha1.ReasonSandboxAbsent, web.UID)},
+		"gone, on containerd: NOTREADY, no running container, the network namespace closed": {situation{reports: true, listed: one(StateNotReady, 0, NamespaceClosed)}, gone(v1alpha1.ReasonSandboxStopped, web.UID)},
+		"NOTREADY alone is not gone":                                                        {situation{reports: true, listed: one(StateNotReady, 0, NamespaceOpen)}, hold(v1alpha1.ReasonNetworkNamespaceOpen, web.UID)},
+		"NOTREADY with the network namespace unknown is not gone":                           {situation{reports: true, listed: one(StateNotReady, 0, 0)}, hold(v1alpha1.ReasonNetworkNamespaceUnknown, web.UID)},
+		"NOTREADY with a container that has not exited is not gone":                         {situation{reports: true, listed: one(StateNotReady, 1, NamespaceClosed)}, hold(v1alpha1.ReasonContainerNotExited, web.UID)},
+		"READY is not gone, with any other state":                                           {situation{reports: true, listed: one(StateReady, 0, NamespaceClosed)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
+		"an unknown state is not gone":                                                      {situation{reports: true, listed: one(0, 0, NamespaceClosed)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
+		"on CRI-O only absence counts":                                                      {situation{listed: one(StateNotReady, 0, NamespaceClosed)}, hold(v1alpha1.ReasonSandboxListed, web.UID)},
+		"an ID that this agent never saw is not gone by one list":                           {situation{}, hold(v1alpha1.ReasonSandboxNotSeen, "")},
+		"an ID that this agent never saw needs absence for longer than sandboxCreationMax":  {situation{recalled: justAbsent}, hold(v1alpha1.ReasonSandboxNotSeen, "")},
+		"an ID that this agent never saw is gone after longer than sandboxCreationMax":      {situation{recalled: longAbsent}, gone(v1alpha1.ReasonSandboxNeverListed, "")},
+		"an ID of an unseen sandbox that is listed now is not gone, after any absence":      {situation{recalled: longAbsent, listed: one(StateReady, 0, 0)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
+		"a list from before the query was seen does not count":                              {situation{recalled: seen, early: true}, verdict{Kind: Pending}},
+		"RuntimeUnreachable gives no response":                                              {situation{recalled: seen, failed: v1alpha1.ReasonRuntimeUnreachable}, refusal(v1alpha1.ReasonRuntimeUnreachable)},
+		"ListFailed gives no response":                                                      {situation{recalled: longAbsent, failed: v1alpha1.ReasonListFailed}, refusal(v1alpha1.ReasonListFailed)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) { compare(t, tc.want, tc.judge()) })
 	}
 }
 
-func TestUIDConflictGivesNoAnswer(t *testing.T) {
+func TestUIDConflictGivesNoResponse(t *testing.T) {
 	alias := Pod{UID: web.UID, Namespace: web.Namespace, Name: "alias"}
 	cases := map[string]struct {
 		situation
-		want outcome
+		want verdict
 	}{
-		"two READY of one UID, one of them the sandbox": {situation{listed: []Sandbox{{ID: id, Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateReady}}}, quiet(v1alpha1.ReasonUIDConflict)},
+		"two READY of one UID, one of them the sandbox": {situation{listed: []Sandbox{{ID: id, Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateReady}}}, refusal(v1alpha1.ReasonUIDConflict)},
 		"two READY of the record's UID, the sandbox absent": {situation{record: web.UID, recalled: longAbsent,
-			listed: []Sandbox{{ID: "a", Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateReady}}}, quiet(v1alpha1.ReasonUIDConflict)},
+			listed: []Sandbox{{ID: "a", Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateReady}}}, refusal(v1alpha1.ReasonUIDConflict)},
 		"two READY of the UID with which the sandbox was seen": {situation{recalled: seen,
-			listed: []Sandbox{{ID: "a", Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateReady}}}, quiet(v1alpha1.ReasonUIDConflict)},
+			listed: []Sandbox{{ID: "a", Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateReady}}}, refusal(v1alpha1.ReasonUIDConflict)},
 		"two READY of the UID that an earlier agent affirmed": {situation{affirmed: web.UID,
-			listed: []Sandbox{{ID: "a", Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateReady}}}, quiet(v1alpha1.ReasonUIDConflict)},
-		"one UID under two names": {situation{tells: true,
-			listed: []Sandbox{{ID: id, Pod: web, State: StateNotReady, Network: NamespaceClosed}, {ID: "b", Pod: alias, State: StateNotReady}}}, quiet(v1alpha1.ReasonUIDConflict)},
-		"one sandbox listed under two pods": {situation{recalled: Recollection{Pod: web, Listed: true, Clash: true}}, quiet(v1alpha1.ReasonUIDConflict)},
+			listed: []Sandbox{{ID: "a", Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateReady}}}, refusal(v1alpha1.ReasonUIDConflict)},
+		"one UID under two names": {situation{reports: true,
+			listed: []Sandbox{{ID: id, Pod: web, State: StateNotReady, Network: NamespaceClosed}, {ID: "b", Pod: alias, State: StateNotReady}}}, refusal(v1alpha1.ReasonUIDConflict)},
+		"one sandbox listed under two pods": {situation{recalled: Recollection{Pod: web, Listed: true, Clash: true}}, refusal(v1alpha1.ReasonUIDConflict)},
 		"a query to all is not claimed in a conflict": {situation{toAll: true,
-			listed: []Sandbox{{ID: id, Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateReady}}}, quiet(v1alpha1.ReasonUIDConflict)},
+			listed: []Sandbox{{ID: id, Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateReady}}}, refusal(v1alpha1.ReasonUIDConflict)},
 		"one READY and an earlier attempt that is not: no conflict": {situation{
 			listed: []Sandbox{{ID: id, Pod: web, State: StateReady}, {ID: "b", Pod: web, State: StateNotReady}}}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
-		"a conflict of another pod concerns nobody else": {situation{record: web.UID, recalled: seen,
+		"a conflict of another pod does not matter": {situation{record: web.UID, recalled: seen,
 			listed: []Sandbox{{ID: "a", Pod: other, State: StateReady}, {ID: "b", Pod: other, State: StateReady}}}, gone(v1alpha1.ReasonSandboxAbsent, web.UID)},
-		"sandboxes without a UID are nobody's conflict": {situation{recalled: Recollection{Listed: true},
+		"sandboxes without a UID are no conflict": {situation{recalled: Recollection{Listed: true},
 			listed: []Sandbox{{ID: "a", State: StateReady}, {ID: "b", State: StateReady}}}, gone(v1alpha1.ReasonSandboxAbsent, "")},
 	}
 	for name, tc := range cases {
@@ -190,38 +190,38 @@ func TestUIDConflictGivesNoAnswer(t *testing.T) {
 	}
 }
 
-func TestAMarkThatAsksAllIsClaimedOrPassedOver(t *testing.T) {
+func TestAQueryToAllNodesIsClaimedOrNot(t *testing.T) {
 	cases := map[string]struct {
 		situation
-		want outcome
+		want verdict
 	}{
 		"the node that has the sandbox claims it, with its pod UID": {situation{toAll: true, listed: one(StateReady, 0, 0)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
 		"on CRI-O too": {situation{toAll: true, listed: one(StateNotReady, 0, 0)}, hold(v1alpha1.ReasonSandboxListed, web.UID)},
 		"the node that had it claims it too, and releases nothing":               {situation{toAll: true, recalled: seen}, hold(v1alpha1.ReasonSandboxOfThisNode, web.UID)},
-		"a stopped one is claimed, not released":                                 {situation{toAll: true, tells: true, listed: one(StateNotReady, 0, NamespaceClosed)}, hold(v1alpha1.ReasonSandboxOfThisNode, web.UID)},
-		"a node that never saw it says nothing yet":                              {situation{toAll: true}, outcome{Kind: Later}},
-		"a node that did not see it for sandboxCreationMax has nothing to claim": {situation{toAll: true, recalled: longAbsent}, outcome{Kind: Nothing}},
-		"a failed list does not count":                                           {situation{toAll: true, recalled: longAbsent, failed: v1alpha1.ReasonListFailed}, quiet(v1alpha1.ReasonListFailed)},
+		"a stopped one is claimed, not released":                                 {situation{toAll: true, reports: true, listed: one(StateNotReady, 0, NamespaceClosed)}, hold(v1alpha1.ReasonSandboxOfThisNode, web.UID)},
+		"a node that never saw it does not respond yet":                          {situation{toAll: true}, verdict{Kind: Pending}},
+		"a node that did not see it for sandboxCreationMax has nothing to claim": {situation{toAll: true, recalled: longAbsent}, verdict{Kind: NoClaim}},
+		"a failed list does not count":                                           {situation{toAll: true, recalled: longAbsent, failed: v1alpha1.ReasonListFailed}, refusal(v1alpha1.ReasonListFailed)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) { compare(t, tc.want, tc.judge()) })
 	}
 }
 
-func compare(t *testing.T, want outcome, got Word) {
+func compare(t *testing.T, want verdict, got Outcome) {
 	t.Helper()
-	if diff := cmp.Diff(want, outcome{got.Kind, got.Verdict, got.Reason, got.PodUID}); diff != "" {
+	if diff := cmp.Diff(want, verdict{got.Kind, got.Verdict, got.Reason, got.PodUID}); diff != "" {
 		t.Errorf("%q (-want +got)\n%s", got.Message, diff)
 	}
 	if got.Message == "" {
 		t.Error("there is no message")
 	}
-	if got.Kind == Answer && !got.Time.Equal(start) {
-		t.Errorf("the answer is dated %s, not when its list began", got.Time)
+	if got.Kind == Decided && !got.Time.Equal(start) {
+		t.Errorf("the verdict has the time %s, not when its list began", got.Time)
 	}
 }
 
-func TestAListIsBelievedOnlyWithTheAgentsOwnSandbox(t *testing.T) {
+func TestAListIsTrustedOnlyWithTheAgentsOwnSandbox(t *testing.T) {
 	own := Pod{UID: "agent", Namespace: "holdfast-agent", Name: "agent"}
 	cases := map[string]struct {
 		own    types.UID
@@ -232,7 +232,7 @@ func TestAListIsBelievedOnlyWithTheAgentsOwnSandbox(t *testing.T) {
 		"an empty list after a restart":                  {own.UID, nil, false},
 		"the list of another runtime":                    {own.UID, []Sandbox{{ID: "b", Pod: web, State: StateReady}}, false},
 		"the agent's own sandbox is not ready":           {own.UID, []Sandbox{{ID: "a", Pod: own, State: StateNotReady}}, false},
-		"nobody knows which one is the agent's":          {"", []Sandbox{{ID: "a", State: StateReady}}, false},
+		"the agent's pod UID is unknown":                 {"", []Sandbox{{ID: "a", State: StateReady}}, false},
 		"one ID twice":                                   {own.UID, []Sandbox{{ID: "a", Pod: own, State: StateReady}, {ID: "a", Pod: own, State: StateReady}}, false},
 		"a sandbox without an ID":                        {own.UID, []Sandbox{{ID: "a", Pod: own, State: StateReady}, {Pod: web}}, false},
 		"the agent's pod has an earlier sandbox as well": {own.UID, []Sandbox{{ID: "a", Pod: own, State: StateNotReady}, {ID: "b", Pod: own, State: StateReady}}, true},
@@ -241,7 +241,7 @@ func TestAListIsBelievedOnlyWithTheAgentsOwnSandbox(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			look := Check(&Listing{Runtime: "runtime 1", Sandboxes: tc.listed}, tc.own)
 			if got := look.Listing != nil; got != tc.want {
-				t.Errorf("believed: %t, %q", got, look.Failure.Message)
+				t.Errorf("trusted: %t, %q", got, look.Failure.Message)
 			}
 			if !tc.want && look.Failure.Reason != v1alpha1.ReasonListFailed {
 				t.Errorf("reason %q", look.Failure.Reason)

@@ -20,7 +20,7 @@ func (l *Listing) find(id string) *Sandbox {
 	return nil
 }
 
-// of are the sandboxes of a pod UID.
+// of gives the sandboxes of a pod UID.
 func (l *Listing) of(uid types.UID) []*Sandbox {
 	var found []*Sandbox
 	for i := range l.Sandboxes {
@@ -31,12 +31,12 @@ func (l *Listing) of(uid types.UID) []*Sandbox {
 	return found
 }
 
-// gone: listed, and yet as good as absent.
+// gone says whether a listed sandbox counts as gone.
 func (l *Listing) gone(s *Sandbox) bool {
 	return judgeListed(l, s).Verdict == v1alpha1.VerdictReadyForRelease
 }
 
-// living finds a sandbox of one of the pod UIDs, other than one, that is not gone: a ready one if there is one, else the first by
+// living finds a sandbox of one of the pod UIDs, except the one with ID other, that is not gone: preferably a ready one, else the first by
 // ID.
 func (l *Listing) living(other string, pods []types.UID) *Sandbox {
 	var found *Sandbox
@@ -59,8 +59,8 @@ func (s *Sandbox) before(o *Sandbox) bool {
 	return s.ID < o.ID
 }
 
-// conflict says why nobody can tell which sandbox is which; empty if there is no doubt.
-func conflict(q Question, l *Listing, r Recollection, listed *Sandbox) string {
+// conflict says why the list does not show which pod a sandbox belongs to; empty if it does.
+func conflict(q Query, l *Listing, r Recollection, listed *Sandbox) string {
 	if r.Clash {
 		return fmt.Sprintf("sandbox %s was listed under more than one pod", q.SandboxID)
 	}

@@ -12,34 +12,32 @@ import (
 )
 
 const (
-	// MaxGap is the longest time between two lists of one row. An agent that was stopped, or a runtime that did not answer, for
-	// longer has not watched, and starts again.
+	// MaxGap is the longest time between two lists of one sequence. After a longer gap the sequence begins again.
 	MaxGap = 2 * time.Minute
-	// remembered is for how long a sandbox is remembered after it was listed last. To forget one only delays its release by
-	// SandboxCreationMax.
+	// remembered is how long a sandbox is remembered after it was last listed. Forgetting it only delays its release by SandboxCreationMax.
 	remembered = 24 * time.Hour
 )
 
-// Memory is what an agent has seen: which sandbox ID with which pod, and what it looked for in vain. The zero value has seen
-// nothing. It is not safe for concurrent use.
+// Memory is what an agent has seen: each sandbox ID with its pod, and since when a sandbox is absent. The zero value is empty. It is not safe
+// for concurrent use.
 type Memory struct {
 	seen   map[string]*lastSeen
-	absent map[wanted]*row
-	// unloaded are the sandboxes that are not listed and have a task, or a container that runs, as of the last look: by pod UID.
+	absent map[subject]*absence
+	// unloaded are the sandboxes, by pod UID, that the last look did not list but that have a task or a running container.
 	unloaded map[types.UID][]string
 }
 
-// wanted is what a row of absence is about: one sandbox ID, or every sandbox of a pod UID.
-type wanted struct {
+// subject is one sandbox ID, or every sandbox of a pod UID.
+type subject struct {
 	id  string
 	pod types.UID
 }
 
-func (q Question) wanted() wanted {
+func (q Query) subject() subject {
 	if q.SandboxID == v1alpha1.AnySandbox {
-		return wanted{pod: q.RecordUID}
+		return subject{pod: q.RecordUID}
 	}
-	return wanted{id: q.SandboxID}
+	return subject{id: q.SandboxID}
 }
 
 type lastSeen struct {
@@ -48,67 +46,68 @@ type lastSeen struct {
 	last  time.Time
 }
 
-// row is an unbroken row of lists without what is wanted.
-type row struct {
-	asked       time.Time
+// absence is an unbroken sequence of lists that do not show a subject.
+type absence struct {
+	// seen is when the first query about the subject was seen: earlier lists do not count.
+	seen        time.Time
 	since, last time.Time
-	// standing: a question is about it now; needed is the end of the last list at which one was.
+	// standing: a query is about it now; needed is the end of the last list at which one was.
 	standing bool
 	needed   time.Time
 }
 
-// Expect takes the questions that stand now. Rows of absence are kept for them and no others, and count from the first list
-// that begins after a question was seen.
+// Expect takes the queries that stand now. Absences are kept for their subjects only, and count from the first list that begins after a
+// query was seen.
 //
-// Who is asked about one sandbox of a pod that has ended is asked about every sandbox of it next, once its entry is gone. The row for that
-// begins with the first of these questions, and outlives it for a moment, so that the same time is not waited for twice.
-func (m *Memory) Expect(questions []Question) {
+// After a query about one sandbox of a terminated pod, a query about all its sandboxes follows. The absence for that begins with the first
+// of these queries, and is kept for MaxGap after it, so that the controller does not wait twice.
+func (m *Memory) Expect(queries []Query) {
 	if m.absent == nil {
-		m.absent = map[wanted]*row{}
+		m.absent = map[subject]*absence{}
 	}
-	for _, r := range m.absent {
-		r.standing = false
+	for _, a := range m.absent {
+		a.standing = false
 	}
-	keep := func(what wanted, seen time.Time) {
+	keep := func(what subject, seen time.Time) {
 		if m.absent[what] == nil {
-			m.absent[what] = &row{asked: seen}
+			m.absent[what] = &absence{seen: seen}
 		}
 		m.absent[what].standing = true
 	}
-	for _, q := range questions {
-		keep(q.wanted(), q.Seen)
+	for _, q := range queries {
+		keep(q.subject(), q.Seen)
 		if q.Ended && q.NodeUID != "" && q.RecordUID != "" {
-			keep(wanted{pod: q.RecordUID}, q.Seen)
+			keep(subject{pod: q.RecordUID}, q.Seen)
 		}
 	}
-	maps.DeleteFunc(m.absent, func(what wanted, r *row) bool { return !r.standing && what.pod == "" })
+	maps.DeleteFunc(m.absent, func(what subject, a *absence) bool { return !a.standing && what.pod == "" })
 }
 
-// Observe takes a look in, after Expect. A failure ends every row, and so does a list whose tasks could not be read.
+// Observe takes a look in, after Expect. A failure ends every absence, and so does a list whose tasks could not be read.
 func (m *Memory) Observe(look Look) {
 	if look.Listing == nil {
-		for _, r := range m.absent {
-			r.end()
+		for _, a := range m.absent {
+			a.end()
 		}
 		return
 	}
 	l := look.Listing
-	present := make(map[wanted]bool, 2*len(l.Sandboxes))
+	present := make(map[subject]bool, 2*len(l.Sandboxes))
 	for i := range l.Sandboxes {
 		s := &l.Sandboxes[i]
 		m.see(s, l.Ended)
-		present[wanted{id: s.ID}] = true
-		present[wanted{pod: s.Pod.UID}] = present[wanted{pod: s.Pod.UID}] || !l.gone(s)
+		present[subject{id: s.ID}] = true
+		present[subject{pod: s.Pod.UID}] = present[subject{pod: s.Pod.UID}] || !l.gone(s)
 	}
 	m.findUnloaded(l, present)
-	for what, r := range m.absent {
-		if r.standing {
-			r.needed = l.Ended
-		} else if l.Began.Sub(r.needed) > MaxGap {
+	for what, a := range m.absent {
+		if a.standing {
+			a.needed = l.Ended
+		} else if l.Began.Sub(a.needed) > MaxGap {
 			delete(m.absent, what)
 			continue
 		}
-		r.observe(l, present[what] || l.Tasks.Problem != "")
+		a.observe(l, present[what] || l.Tasks.Problem != "")
 	}
 	for id, s := range m.seen {
 		if l.Ended.Sub(s.last) > remembered {
@@ -117,9 +116,9 @@ func (m *Memory) Observe(look Look) {
 	}
 }
 
-// findUnloaded notes what shows that a sandbox lives which is not listed: its task, or a container of it. A task of an ID that was
-// never listed may be a container's.
-func (m *Memory) findUnloaded(l *Listing, present map[wanted]bool) {
+// findUnloaded finds sandboxes that are not listed but have a task or a running container. A task of an ID that was never listed may be a
+// container's.
+func (m *Memory) findUnloaded(l *Listing, present map[subject]bool) {
 	m.unloaded = map[types.UID][]string{}
 	traces := maps.Clone(l.Tasks.IDs)
 	if traces == nil {
@@ -129,17 +128,17 @@ func (m *Memory) findUnloaded(l *Listing, present map[wanted]bool) {
 		traces[id] = true
 	}
 	for id := range traces {
-		if present[wanted{id: id}] {
+		if present[subject{id: id}] {
 			continue
 		}
-		present[wanted{id: id}] = true
+		present[subject{id: id}] = true
 		pod := l.Tasks.Pods[id]
 		if known, seen := m.seen[id]; seen {
 			known.last, pod = l.Ended, known.pod.UID
 		}
 		if pod != "" {
 			m.unloaded[pod] = append(m.unloaded[pod], id)
-			present[wanted{pod: pod}] = true
+			present[subject{pod: pod}] = true
 		}
 	}
 }
@@ -157,28 +156,28 @@ func (m *Memory) see(s *Sandbox, at time.Time) {
 	known.last = at
 }
 
-func (r *row) end() { r.since, r.last = time.Time{}, time.Time{} }
+func (a *absence) end() { a.since, a.last = time.Time{}, time.Time{} }
 
-func (r *row) observe(l *Listing, present bool) {
+func (a *absence) observe(l *Listing, present bool) {
 	switch {
-	case l.Began.Before(r.asked):
+	case l.Began.Before(a.seen):
 	case present:
-		r.end()
-	case r.since.IsZero() || l.Began.Sub(r.last) > MaxGap:
-		r.since, r.last = l.Ended, l.Ended
+		a.end()
+	case a.since.IsZero() || l.Began.Sub(a.last) > MaxGap:
+		a.since, a.last = l.Ended, l.Ended
 	default:
-		r.last = l.Ended
+		a.last = l.Ended
 	}
 }
 
-// Recall is what is remembered of what a question asks about.
-func (m *Memory) Recall(q Question) Recollection {
+// Recall is what is remembered about the subject of a query.
+func (m *Memory) Recall(q Query) Recollection {
 	var found Recollection
 	if s, ok := m.seen[q.SandboxID]; ok {
 		found.Pod, found.Listed, found.Clash = s.pod, true, s.clash
 	}
-	if r, ok := m.absent[q.wanted()]; ok {
-		found.AbsentSince = r.since
+	if a, ok := m.absent[q.subject()]; ok {
+		found.AbsentSince = a.since
 	}
 	for _, uid := range q.Pods(found) {
 		for _, id := range m.unloaded[uid] {

@@ -12,12 +12,12 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// at is a list that began so long after the start and took a second.
+// at is a list that began at an offset from the start and took a second.
 func at(offset time.Duration, sandboxes ...Sandbox) Look {
 	return Look{Listing: &Listing{Began: start.Add(offset), Ended: start.Add(offset + time.Second), Sandboxes: sandboxes}}
 }
 
-// withTasks is the look at a runtime that keeps tasks.
+// withTasks adds tasks to a look.
 func withTasks(look Look, ids ...string) Look {
 	look.Listing.Tasks.IDs = map[string]bool{}
 	for _, id := range ids {
@@ -26,19 +26,19 @@ func withTasks(look Look, ids ...string) Look {
 	return look
 }
 
-// owned is the look at a runtime whose task says that it is a sandbox of the pod.
+// owned adds a task that shows to be a sandbox of the pod.
 func owned(look Look, id string) Look {
 	look.Listing.Tasks.Pods = map[string]types.UID{id: web.UID}
 	return look
 }
 
-// stray is a look at a container without its sandbox.
+// stray adds a container without its sandbox to a look.
 func stray(look Look, id string) Look {
 	look.Listing.Strays = map[string]int{id: 1}
 	return look
 }
 
-// blind is a look that did not find the runtime's tasks.
+// blind is a look that could not read the tasks.
 func blind(look Look) Look {
 	look.Listing.Tasks.Problem = "there is no such folder"
 	return look
@@ -47,120 +47,120 @@ func blind(look Look) Look {
 var failure = Look{Failure: Failure{Reason: v1alpha1.ReasonRuntimeUnreachable}}
 
 func TestMemory(t *testing.T) {
-	asked := Question{SandboxID: id, Seen: start}
+	query := Query{SandboxID: id, Seen: start}
 	there := Sandbox{ID: id, Pod: web, State: StateReady}
 	unloaded := withTasks(at(time.Second), id)
 	cases := map[string]struct {
-		questions []Question
-		looks     []Look
-		want      Recollection
+		queries []Query
+		looks   []Look
+		want    Recollection
 	}{
 		"nothing was seen": {want: Recollection{}},
-		"a sandbox that was listed is remembered with its pod, asked or not": {
+		"a sandbox that was listed is remembered with its pod, without a query too": {
 			looks: []Look{at(0, there)}, want: Recollection{Pod: web, Listed: true}},
-		"it is remembered when it is gone": {
+		"it is remembered after it was removed": {
 			looks: []Look{at(0, there), at(time.Minute)}, want: Recollection{Pod: web, Listed: true}},
 		"and through failed lists": {
 			looks: []Look{at(0, there), failure, at(time.Minute)}, want: Recollection{Pod: web, Listed: true}},
-		"another pod under the ID is a clash for ever": {
+		"another pod under the ID is a clash from then on": {
 			looks: []Look{at(0, there), at(1, Sandbox{ID: id, Pod: other}), at(2, there)}, want: Recollection{Pod: web, Listed: true, Clash: true}},
 		"a day after its last list it is forgotten": {
 			looks: []Look{at(0, there), at(25 * time.Hour)}, want: Recollection{}},
 		"absence counts from the end of the first list after the query was seen": {
-			questions: []Question{asked}, looks: []Look{at(time.Second), at(time.Minute)}, want: Recollection{AbsentSince: start.Add(2 * time.Second)}},
+			queries: []Query{query}, looks: []Look{at(time.Second), at(time.Minute)}, want: Recollection{AbsentSince: start.Add(2 * time.Second)}},
 		"a list from before the query was seen does not count": {
-			questions: []Question{asked}, looks: []Look{at(-time.Second), at(time.Minute)}, want: Recollection{AbsentSince: start.Add(time.Minute + time.Second)}},
-		"absence of what nobody asked about does not count": {
+			queries: []Query{query}, looks: []Look{at(-time.Second), at(time.Minute)}, want: Recollection{AbsentSince: start.Add(time.Minute + time.Second)}},
+		"absence without a query does not count": {
 			looks: []Look{at(0), at(time.Minute)}, want: Recollection{}},
-		"a failed list ends the row": {
-			questions: []Question{asked}, looks: []Look{at(0), failure}, want: Recollection{}},
+		"a failed list ends the sequence": {
+			queries: []Query{query}, looks: []Look{at(0), failure}, want: Recollection{}},
 		"and the next list begins another one": {
-			questions: []Question{asked}, looks: []Look{at(0), failure, at(time.Minute)}, want: Recollection{AbsentSince: start.Add(time.Minute + time.Second)}},
-		"a gap between two lists ends the row: nobody watched": {
-			questions: []Question{asked}, looks: []Look{at(0), at(time.Second + MaxGap + 1)}, want: Recollection{AbsentSince: start.Add(2*time.Second + MaxGap + 1)}},
-		"lists as far apart as may be are one row": {
-			questions: []Question{asked}, looks: []Look{at(0), at(time.Second + MaxGap)}, want: Recollection{AbsentSince: start.Add(time.Second)}},
-		"a task of it ends the row: it is starting": {
-			questions: []Question{asked}, looks: []Look{at(0), unloaded}, want: Recollection{}},
-		"a container of it that runs ends the row": {
-			questions: []Question{asked}, looks: []Look{at(0), stray(at(time.Second), id)}, want: Recollection{}},
-		"a list whose tasks could not be read ends the row": {
-			questions: []Question{asked}, looks: []Look{at(0), blind(at(time.Second))}, want: Recollection{}},
-		"to be listed ends the row": {
-			questions: []Question{asked}, looks: []Look{at(0), at(time.Second, there)}, want: Recollection{Pod: web, Listed: true}},
+			queries: []Query{query}, looks: []Look{at(0), failure, at(time.Minute)}, want: Recollection{AbsentSince: start.Add(time.Minute + time.Second)}},
+		"a gap between two lists ends the sequence": {
+			queries: []Query{query}, looks: []Look{at(0), at(time.Second + MaxGap + 1)}, want: Recollection{AbsentSince: start.Add(2*time.Second + MaxGap + 1)}},
+		"lists that are MaxGap apart are one sequence": {
+			queries: []Query{query}, looks: []Look{at(0), at(time.Second + MaxGap)}, want: Recollection{AbsentSince: start.Add(time.Second)}},
+		"a task of it ends the sequence: it is starting": {
+			queries: []Query{query}, looks: []Look{at(0), unloaded}, want: Recollection{}},
+		"a running container of it ends the sequence": {
+			queries: []Query{query}, looks: []Look{at(0), stray(at(time.Second), id)}, want: Recollection{}},
+		"a list whose tasks could not be read ends the sequence": {
+			queries: []Query{query}, looks: []Look{at(0), blind(at(time.Second))}, want: Recollection{}},
+		"a list that shows it ends the sequence": {
+			queries: []Query{query}, looks: []Look{at(0), at(time.Second, there)}, want: Recollection{Pod: web, Listed: true}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var m Memory
 			for _, look := range tc.looks {
-				m.Expect(tc.questions)
+				m.Expect(tc.queries)
 				m.Observe(look)
 			}
-			if diff := cmp.Diff(tc.want, m.Recall(Question{SandboxID: id})); diff != "" {
+			if diff := cmp.Diff(tc.want, m.Recall(Query{SandboxID: id})); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestAQuestionThatIsTakenBackTakesItsRowWithIt(t *testing.T) {
+func TestAWithdrawnQueryEndsItsSequence(t *testing.T) {
 	var m Memory
-	m.Expect([]Question{{SandboxID: id, Seen: start}})
+	m.Expect([]Query{{SandboxID: id, Seen: start}})
 	m.Observe(at(0))
 	m.Expect(nil)
 	m.Observe(at(time.Minute))
-	m.Expect([]Question{{SandboxID: id, Seen: start.Add(time.Minute)}})
-	if got := m.Recall(Question{SandboxID: id}); !got.AbsentSince.IsZero() {
+	m.Expect([]Query{{SandboxID: id, Seen: start.Add(time.Minute)}})
+	if got := m.Recall(Query{SandboxID: id}); !got.AbsentSince.IsZero() {
 		t.Errorf("absent since %s", got.AbsentSince)
 	}
 }
 
-// The question about one sandbox of a pod that has ended leads to the one about every sandbox of it.
-func TestTheRowOfAPodBeginsWithTheFirstQuestionOnceItHasEnded(t *testing.T) {
-	first := Question{SandboxID: id, NodeUID: node, RecordUID: web.UID, Ended: true, Seen: start}
-	every := Question{SandboxID: v1alpha1.AnySandbox, NodeUID: node, RecordUID: web.UID, Ended: true, Seen: start.Add(10 * time.Minute)}
-	with := func(change func(*Question)) Question {
+// A query about one sandbox of a terminated pod is followed by one about every sandbox of it.
+func TestThePodSequenceBeginsWithTheFirstQueryAfterTermination(t *testing.T) {
+	first := Query{SandboxID: id, NodeUID: node, RecordUID: web.UID, Ended: true, Seen: start}
+	every := Query{SandboxID: v1alpha1.AnySandbox, NodeUID: node, RecordUID: web.UID, Ended: true, Seen: start.Add(10 * time.Minute)}
+	with := func(change func(*Query)) Query {
 		q := first
 		change(&q)
 		return q
 	}
 	ready := Sandbox{ID: "b", Pod: web, State: StateReady}
 	type step struct {
-		asked []Question
-		look  Look
+		queries []Query
+		look    Look
 	}
-	minutes := func(q Question) (steps []step) {
+	minutes := func(q Query) (steps []step) {
 		for m := range 10 {
-			steps = append(steps, step{[]Question{q}, at(time.Duration(m) * time.Minute)})
+			steps = append(steps, step{[]Query{q}, at(time.Duration(m) * time.Minute)})
 		}
 		return steps
 	}
-	last := step{[]Question{every}, at(10*time.Minute + time.Second)}
+	last := step{[]Query{every}, at(10*time.Minute + time.Second)}
 	began, anew := start.Add(time.Second), start.Add(10*time.Minute+2*time.Second)
 	cases := map[string]struct {
 		steps []step
 		want  time.Time
 	}{
-		"without one it begins with its own":                 {[]step{last}, anew},
-		"it begins with the question about one of them":      {append(minutes(first), last), began},
-		"it outlives that for as long as lists may be apart": {append(minutes(first), step{nil, at(9*time.Minute + MaxGap/2)}, last), began},
+		"it begins with its own query, without an earlier one": {[]step{last}, anew},
+		"it begins with the query about one of them":           {append(minutes(first), last), began},
+		"it outlives that for as long as lists may be apart":   {append(minutes(first), step{nil, at(9*time.Minute + MaxGap/2)}, last), began},
 		"and no longer": {append(minutes(first)[:8], step{nil, at(8 * time.Minute)}, step{nil, at(9*time.Minute + 2*time.Second)}, last), anew},
-		"not with one that was asked while the pod lived":    {append(minutes(with(func(q *Question) { q.Ended = false })), last), anew},
-		"nor with one that asks all nodes":                   {append(minutes(with(func(q *Question) { q.NodeUID = "" })), last), anew},
-		"nor with one of another pod":                        {append(minutes(with(func(q *Question) { q.RecordUID = other.UID })), last), anew},
-		"nor with one of an orphan":                          {append(minutes(with(func(q *Question) { q.RecordUID = "" })), last), anew},
-		"a sandbox of the pod that lives in between ends it": {append(minutes(first), step{[]Question{first}, at(9*time.Minute+time.Second, ready)}, last), anew},
-		"and so it does while nobody asks":                   {append(minutes(first), step{nil, at(9*time.Minute+time.Second, ready)}, last), anew},
-		"a list that failed in between ends it":              {append(minutes(first), step{[]Question{first}, failure}, last), anew},
-		"and so it does while nobody asks about anything":    {append(minutes(first), step{nil, failure}, last), anew},
-		"the sandbox that was asked about ends it while it lives": {append(append([]step{{[]Question{first},
+		"not with a query from while the pod lived":          {append(minutes(with(func(q *Query) { q.Ended = false })), last), anew},
+		"nor with a query to all nodes":                      {append(minutes(with(func(q *Query) { q.NodeUID = "" })), last), anew},
+		"nor with one of another pod":                        {append(minutes(with(func(q *Query) { q.RecordUID = other.UID })), last), anew},
+		"nor with one of an orphan":                          {append(minutes(with(func(q *Query) { q.RecordUID = "" })), last), anew},
+		"a sandbox of the pod that lives in between ends it": {append(minutes(first), step{[]Query{first}, at(9*time.Minute+time.Second, ready)}, last), anew},
+		"also without a query":                               {append(minutes(first), step{nil, at(9*time.Minute+time.Second, ready)}, last), anew},
+		"a list that failed in between ends it":              {append(minutes(first), step{[]Query{first}, failure}, last), anew},
+		"also without any query":                             {append(minutes(first), step{nil, failure}, last), anew},
+		"the sandbox of the query ends it while it lives": {append(append([]step{{[]Query{first},
 			at(0, Sandbox{ID: id, Pod: web, State: StateReady})}}, minutes(first)[1:]...), last), start.Add(time.Minute + time.Second)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var m Memory
 			for _, s := range tc.steps {
-				m.Expect(s.asked)
+				m.Expect(s.queries)
 				m.Observe(s.look)
 			}
 			if got := m.Recall(every).AbsentSince; !got.Equal(tc.want) {
@@ -180,39 +180,39 @@ func TestLen(t *testing.T) {
 }
 
 func TestMemoryOfAPodUID(t *testing.T) {
-	asked := Question{SandboxID: v1alpha1.AnySandbox, NodeUID: node, RecordUID: web.UID, Seen: start}
+	query := Query{SandboxID: v1alpha1.AnySandbox, NodeUID: node, RecordUID: web.UID, Seen: start}
 	stopped := Sandbox{ID: "b", Pod: web, State: StateNotReady, Network: NamespaceClosed}
-	tells := func(look Look) Look {
-		look.Listing.TellsNamespaces = true
+	reporting := func(look Look) Look {
+		look.Listing.ReportsNamespaces = true
 		return look
 	}
-	row := Recollection{AbsentSince: start.Add(time.Second)}
+	sequence := Recollection{AbsentSince: start.Add(time.Second)}
 	cases := map[string]struct {
 		looks []Look
 		want  Recollection
 	}{
-		"lists without a sandbox of the pod are a row":          {[]Look{at(0), at(time.Minute)}, row},
-		"sandboxes of other pods do not matter":                 {[]Look{at(0), at(time.Minute, Sandbox{ID: "x", Pod: other, State: StateReady})}, row},
-		"a ready one ends the row":                              {[]Look{at(0), at(time.Minute, Sandbox{ID: "b", Pod: web, State: StateReady})}, Recollection{}},
-		"two of them, whichever is listed last, end it":         {[]Look{at(0), tells(at(time.Minute, Sandbox{ID: "a", Pod: web, State: StateReady}, stopped))}, Recollection{}},
-		"a stopped one does not, where the runtime tells":       {[]Look{tells(at(0, stopped)), tells(at(time.Minute, stopped))}, row},
-		"a stopped one does, where the runtime does not":        {[]Look{at(0), at(time.Minute, stopped)}, Recollection{}},
+		"lists without a sandbox of the pod are a sequence":     {[]Look{at(0), at(time.Minute)}, sequence},
+		"sandboxes of other pods do not matter":                 {[]Look{at(0), at(time.Minute, Sandbox{ID: "x", Pod: other, State: StateReady})}, sequence},
+		"a ready one ends the sequence":                         {[]Look{at(0), at(time.Minute, Sandbox{ID: "b", Pod: web, State: StateReady})}, Recollection{}},
+		"two of them, whichever is listed last, end it":         {[]Look{at(0), reporting(at(time.Minute, Sandbox{ID: "a", Pod: web, State: StateReady}, stopped))}, Recollection{}},
+		"a stopped one does not, where namespaces are reported": {[]Look{reporting(at(0, stopped)), reporting(at(time.Minute, stopped))}, sequence},
+		"a stopped one does, where they are not":                {[]Look{at(0), at(time.Minute, stopped)}, Recollection{}},
 		"one that was listed and has a task yet is unloaded":    {[]Look{at(0, stopped), withTasks(at(time.Minute), "b")}, Recollection{Unloaded: "b"}},
-		"a task of an ID that was never listed is nobody's":     {[]Look{at(0), withTasks(at(time.Minute), "b")}, row},
-		"a task that says of itself that it is a sandbox of it": {[]Look{at(0), owned(withTasks(at(time.Minute), "b"), "b")}, Recollection{Unloaded: "b"}},
+		"a task of an ID that was never listed is no pod's":     {[]Look{at(0), withTasks(at(time.Minute), "b")}, sequence},
+		"a task that shows to be a sandbox of it":               {[]Look{at(0), owned(withTasks(at(time.Minute), "b"), "b")}, Recollection{Unloaded: "b"}},
 		"one that was listed and has a container that runs":     {[]Look{at(0, stopped), stray(at(time.Minute), "b")}, Recollection{Unloaded: "b"}},
-		"a container of a sandbox that nobody knows":            {[]Look{at(0), stray(at(time.Minute), "b")}, row},
+		"a container of an unknown sandbox":                     {[]Look{at(0), stray(at(time.Minute), "b")}, sequence},
 		"one whose task has ended is not unloaded any more":     {[]Look{withTasks(at(0, stopped), "b"), withTasks(at(time.Minute))}, Recollection{AbsentSince: start.Add(time.Minute + time.Second)}},
-		"one that is listed and has a task is none, of course":  {[]Look{at(0), withTasks(at(time.Minute, Sandbox{ID: "b", Pod: web, State: StateReady}), "b")}, Recollection{}},
+		"one that is listed and has a task is none":             {[]Look{at(0), withTasks(at(time.Minute, Sandbox{ID: "b", Pod: web, State: StateReady}), "b")}, Recollection{}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var m Memory
 			for _, look := range tc.looks {
-				m.Expect([]Question{asked})
+				m.Expect([]Query{query})
 				m.Observe(look)
 			}
-			if diff := cmp.Diff(tc.want, m.Recall(asked)); diff != "" {
+			if diff := cmp.Diff(tc.want, m.Recall(query)); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
@@ -225,7 +225,7 @@ func TestAnUnloadedSandboxIsRememberedAsLongAsItsTaskLives(t *testing.T) {
 	for day := range 4 {
 		m.Observe(withTasks(at(time.Duration(day)*23*time.Hour), "b"))
 	}
-	q := Question{SandboxID: id, RecordUID: web.UID}
+	q := Query{SandboxID: id, RecordUID: web.UID}
 	if got := m.Recall(q).Unloaded; got != "b" {
 		t.Errorf("unloaded: %q", got)
 	}

@@ -12,8 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// TestI1I5OnlyProofReleases goes through every combination of what a list can say of a sandbox and what can be remembered of it,
-// and holds the words against a statement of the proofs that is not the code's.
+// TestI1I5OnlyProofReleases compares Judge with an independent statement of the proofs, for every combination of a list and a recollection.
 func TestI1I5OnlyProofReleases(t *testing.T) {
 	all := situations()
 	if len(all) < 5000 {
@@ -21,22 +20,22 @@ func TestI1I5OnlyProofReleases(t *testing.T) {
 	}
 	for _, s := range all {
 		w := s.judge()
-		released := w.Kind == Answer && w.Verdict == v1alpha1.VerdictReadyForRelease
+		released := w.Kind == Decided && w.Verdict == v1alpha1.VerdictReadyForRelease
 		if released != proven(s) {
-			t.Fatalf("proven: %t, and the word is %+v: %+v", proven(s), w, s)
+			t.Fatalf("proven: %t, and the outcome is %+v: %+v", proven(s), w, s)
 		}
-		if w.Kind == Nothing && !mayPass(s) {
-			t.Fatalf("passed over without proof: %+v", s)
+		if w.Kind == NoClaim && !mayPass(s) {
+			t.Fatalf("no claim without proof: %+v", s)
 		}
 	}
 }
 
-// mayPass: this node has nothing to claim, and knows that.
+// mayPass says whether it is proven that this node has nothing to claim.
 func mayPass(s situation) bool {
 	return s.toAll && neverSeenForLong(s) && !traced(s) && !s.blind && !succeeded(s)
 }
 
-// proven is the design's sentence, in its own words.
+// proven restates the sentence of the design.
 func proven(s situation) bool {
 	if s.toAll || s.failed != "" || s.early || s.blind || conflicted(s) || succeeded(s) {
 		return false
@@ -48,21 +47,21 @@ func proven(s situation) bool {
 	return !traced(s) && (s.recalled.Listed || s.affirmed != "" || neverSeenForLong(s))
 }
 
-// traced: something else than the list of sandboxes shows that it lives.
+// traced says whether a task or a container shows that the sandbox is alive.
 func traced(s situation) bool { return s.task || s.stray }
 
-// stopped: NOTREADY, no running container, the network namespace closed.
+// stopped says whether a sandbox is NOTREADY, without a running container, and its network namespace closed.
 func (s situation) stopped(l Sandbox) bool {
 	own := s.task && l.ID == id
-	return s.tells && l.State == StateNotReady && l.NotExited == 0 && l.Network == NamespaceClosed && !own
+	return s.reports && l.State == StateNotReady && l.NotExited == 0 && l.Network == NamespaceClosed && !own
 }
 
-// related: the pod UID of the situations' other sandbox has to do with the question.
+// related says whether the query concerns the pod UID of the other sandbox.
 func related(s situation) bool {
 	return s.record == web.UID || s.affirmed == web.UID || s.recalled.Pod.UID == web.UID || slices.ContainsFunc(s.listed, func(l Sandbox) bool { return l.ID == id })
 }
 
-// succeeded: another sandbox of the pod UID is not gone.
+// succeeded says whether another sandbox of the pod UID is not gone.
 func succeeded(s situation) bool {
 	living := slices.ContainsFunc(s.listed, func(l Sandbox) bool { return l.ID != id && l.Pod.UID == web.UID && !s.stopped(l) })
 	return s.recalled.Unloaded != "" || related(s) && living
@@ -72,7 +71,7 @@ func neverSeenForLong(s situation) bool {
 	return !s.recalled.Listed && s.affirmed == "" && !s.recalled.AbsentSince.IsZero() && start.Sub(s.recalled.AbsentSince) > settings.SandboxCreationMax
 }
 
-// conflicted: the situations contain one other sandbox at most, of the same pod UID.
+// conflicted says whether two sandboxes of the pod UID conflict. A situation has at most one other sandbox.
 func conflicted(s situation) bool {
 	if s.recalled.Clash {
 		return true
@@ -103,7 +102,7 @@ func situations() []situation {
 		for _, listed := range lists {
 			for _, more := range beside {
 				for _, recalled := range recollections {
-					s := situation{toAll: flags&1 != 0, tells: flags&2 != 0, task: flags&8 != 0, listed: append(slices.Clone(listed), more...), recalled: recalled}
+					s := situation{toAll: flags&1 != 0, reports: flags&2 != 0, task: flags&8 != 0, listed: append(slices.Clone(listed), more...), recalled: recalled}
 					if flags&4 != 0 {
 						s.record, s.affirmed = web.UID, web.UID
 					}
@@ -120,55 +119,55 @@ func situations() []situation {
 	return all
 }
 
-// TestAbsenceIsCountedByLists lets a random agent list, fail, be stopped for a while and be asked; whenever it says that a
-// sandbox was never listed, a second reckoning over the whole history has to find an unbroken row of lists that is long enough.
+// TestAbsenceIsCountedByLists: a random agent lists, fails and pauses. It reports that a sandbox was never listed exactly if an independent
+// count over the whole history finds an unbroken sequence of lists that is long enough.
 func TestAbsenceIsCountedByLists(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		var m Memory
-		q := Question{SandboxID: id, NodeUID: node, Seen: start.Add(time.Duration(random.Int64N(int64(5 * time.Minute))))}
-		var row []Listing
+		q := Query{SandboxID: id, NodeUID: node, Seen: start.Add(time.Duration(random.Int64N(int64(5 * time.Minute))))}
+		var lists []Listing
 		now := start
 		for range 200 {
 			now = now.Add(time.Duration(random.Int64N(int64(MaxGap + MaxGap/8))))
 			look := at(now.Sub(start))
 			if random.IntN(20) == 0 {
-				look, row = failure, nil
+				look, lists = failure, nil
 			} else {
-				row = append(row, *look.Listing)
+				lists = append(lists, *look.Listing)
 			}
-			m.Expect([]Question{q})
+			m.Expect([]Query{q})
 			m.Observe(look)
 			w := Judge(q, look, m.Recall(q), settings)
-			if w.Verdict == v1alpha1.VerdictReadyForRelease && !longRow(row, q.Seen) {
-				t.Fatalf("seed %d: absent for too short a row: %v", seed, row)
+			if w.Verdict == v1alpha1.VerdictReadyForRelease && !longSequence(lists, q.Seen) {
+				t.Fatalf("seed %d: absent for too short a sequence: %v", seed, lists)
 			}
-			if w.Verdict == v1alpha1.VerdictDoNotRelease && longRow(row, q.Seen) {
-				t.Fatalf("seed %d: held after a row that is long enough: %v", seed, row)
+			if w.Verdict == v1alpha1.VerdictDoNotRelease && longSequence(lists, q.Seen) {
+				t.Fatalf("seed %d: held after a sequence that is long enough: %v", seed, lists)
 			}
 		}
 	}
 }
 
-// longRow looks at the lists from the last one backwards.
-func longRow(row []Listing, seen time.Time) bool {
-	if len(row) == 0 {
+// longSequence goes through the lists backwards from the last one.
+func longSequence(lists []Listing, seen time.Time) bool {
+	if len(lists) == 0 {
 		return false
 	}
-	last := row[len(row)-1]
+	last := lists[len(lists)-1]
 	first := last
-	for i := len(row) - 2; i >= 0 && !row[i].Began.Before(seen) && row[i+1].Began.Sub(row[i].Ended) <= MaxGap; i-- {
-		first = row[i]
+	for i := len(lists) - 2; i >= 0 && !lists[i].Began.Before(seen) && lists[i+1].Began.Sub(lists[i].Ended) <= MaxGap; i-- {
+		first = lists[i]
 	}
 	return last.Began.Sub(first.Ended) > settings.SandboxCreationMax
 }
 
-// TestNoResponseCoversAnUnsettledQuery: queries come and go, lists settle some of them, the agent restarts and the machine reboots. A response covers no
-// query that no list of its boot settled, loses no claim of a query that stands, and is not written again without news.
-func TestNoResponseCoversAnUnsettledQuery(t *testing.T) {
+// TestNoResponseCoversAnOpenQuery: queries are made and withdrawn, lists decide some of them, the agent restarts and the machine reboots. A
+// response covers no query without an outcome in its boot, loses no claim of a standing query, and is not written again unchanged.
+func TestNoResponseCoversAnOpenQuery(t *testing.T) {
 	responses := 0
 	for seed := range uint64(500) {
-		h := &history{random: rand.New(rand.NewPCG(seed, 2)), boot: "boot-0", settled: map[string]map[int64]bool{"boot-0": {}}, claimed: map[string]bool{}}
+		h := &history{random: rand.New(rand.NewPCG(seed, 2)), boot: "boot-0", done: map[string]map[int64]bool{"boot-0": {}}, claimed: map[string]bool{}}
 		for step := range 200 {
 			h.change()
 			if wrong := h.respond(); wrong != "" {
@@ -189,8 +188,8 @@ type history struct {
 	boot       string
 	response   *v1alpha1.AllNodesResponse
 	responses  int
-	// settled are the epochs that a list settled, by boot, and claimed the sandboxes that a written response claimed.
-	settled map[string]map[int64]bool
+	// done are the epochs of the queries with an outcome, by boot, and claimed the sandboxes that a written response claimed.
+	done    map[string]map[int64]bool
 	claimed map[string]bool
 }
 
@@ -208,18 +207,18 @@ func (h *history) change() {
 		}
 	case 4:
 		if h.random.IntN(10) == 0 {
-			h.boot = fmt.Sprint("boot-", len(h.settled))
-			h.settled[h.boot] = map[int64]bool{}
+			h.boot = fmt.Sprint("boot-", len(h.done))
+			h.done[h.boot] = map[int64]bool{}
 		}
 	}
 }
 
 func (h *history) respond() string {
-	queries := Queries{UID: "all", Generation: h.generation}
+	queries := AllNodesFindings{UID: "all", Generation: h.generation}
 	for _, f := range h.standing {
-		f.Word = Word{Kind: []Kind{Nothing, Answer, Later, Silence}[h.random.IntN(4)], Reason: v1alpha1.ReasonSandboxOfThisNode}
-		if f.Kind == Nothing || f.Kind == Answer {
-			h.settled[h.boot][f.Epoch] = true
+		f.Outcome = Outcome{Kind: []Kind{NoClaim, Decided, Pending, NoResponse}[h.random.IntN(4)], Reason: v1alpha1.ReasonSandboxOfThisNode}
+		if f.Kind == NoClaim || f.Kind == Decided {
+			h.done[h.boot][f.Epoch] = true
 		}
 		queries.Findings = append(queries.Findings, f)
 	}
@@ -238,12 +237,12 @@ func (h *history) respond() string {
 	return ""
 }
 
-// check says what is wrong with a response; empty if nothing is.
+// check gives the fault of a response; empty if there is none.
 func (h *history) check(next *v1alpha1.AllNodesResponse) string {
 	for _, f := range h.standing {
 		claims := slices.ContainsFunc(next.Claims, func(c v1alpha1.SandboxClaim) bool { return c.SandboxID == f.SandboxID })
-		if f.Epoch <= next.Generation && !h.settled[h.boot][f.Epoch] && !claims {
-			return fmt.Sprintf("generation %d covers %+v, which no list of %s settled", next.Generation, f, h.boot)
+		if f.Epoch <= next.Generation && !h.done[h.boot][f.Epoch] && !claims {
+			return fmt.Sprintf("generation %d covers %+v, which no list of %s decided", next.Generation, f, h.boot)
 		}
 		if h.claimed[f.SandboxID] && !claims {
 			return fmt.Sprintf("the claim of %s is lost", f.SandboxID)

@@ -12,20 +12,20 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// Response is that of the agent in a boot to a query about one sandbox; nil for none. Without a new word the one that was given stays, of whatever epoch:
-// it says what a later agent needs to know of the sandbox. Where the runtime of an out-of-service node cannot be read, the agent is alive all the same, so
-// that the node is not off: its response holds the address.
-func Response(q v1alpha1.SandboxQuery, w Word, given *v1alpha1.SandboxResponse, boot string, now time.Time) *v1alpha1.SandboxResponse {
+// Response is the agent's response in a boot to a query about one sandbox; nil for none. Without a new verdict the given one stays, of any
+// epoch: a later agent reads from it what was seen. An agent on an out-of-service node that cannot read its runtime shows that the node is
+// not off, so its response holds the address.
+func Response(q v1alpha1.SandboxQuery, w Outcome, given *v1alpha1.SandboxResponse, boot string, now time.Time) *v1alpha1.SandboxResponse {
 	if given != nil && Final(q, *given) {
 		return given
 	}
-	if w.Kind == Silence && q.OutOfService && Foreign(q, boot) == "" {
-		w.Kind, w.Verdict, w.Time = Answer, v1alpha1.VerdictDoNotRelease, now
+	if w.Kind == NoResponse && q.OutOfService && Foreign(q, boot) == "" {
+		w.Kind, w.Verdict, w.Time = Decided, v1alpha1.VerdictDoNotRelease, now
 		if given != nil && given.BootID == boot {
 			w.PodUID = given.PodUID
 		}
 	}
-	if w.Kind != Answer {
+	if w.Kind != Decided {
 		return given
 	}
 	next := v1alpha1.SandboxResponse{Record: q.Record, SandboxID: q.SandboxID, Epoch: q.Epoch, BootID: boot, Verdict: w.Verdict, Reason: string(w.Reason),
@@ -33,39 +33,39 @@ func Response(q v1alpha1.SandboxQuery, w Word, given *v1alpha1.SandboxResponse, 
 	if given != nil {
 		again := next
 		if again.Time = given.Time; again == *given {
-			return given // the time of the list behind a response is no news
+			return given // a new list alone is no reason to write
 		}
 	}
 	return &next
 }
 
-// Finding is what a list of the runtime shows for a query to all nodes.
+// Finding is the outcome of one query to all nodes.
 type Finding struct {
 	SandboxID string
 	Epoch     int64
-	Word
+	Outcome
 }
 
-// Queries are those of the AllNodesQuery, as they stood before the list of the runtime began.
-type Queries struct {
+// AllNodesFindings are the findings for the queries of the AllNodesQuery, as it was before the list of the runtime began.
+type AllNodesFindings struct {
 	UID        types.UID
 	Generation int64
 	Findings   []Finding
 }
 
-// Respond gives the response of a node in a boot; listed is when the list began. It follows from the response that stands, and due says whether it differs
-// from that in anything but times: nothing has to be written because queries were withdrawn that claimed nothing.
+// Respond gives the response of a node in a boot; listed is when the list began. due says whether the response differs from the standing one
+// in more than times. The withdrawal of a query without a claim is no reason to write.
 //
-// The generation is that before the first query that is not settled: sandbox IDs never return, so what was settled once stays so. Claims of an earlier boot
-// stand, because a node that had a sandbox is the one to query about it.
-func (q *Queries) Respond(standing *v1alpha1.AllNodesResponse, bootID string, listed time.Time) (next v1alpha1.AllNodesResponse, due bool) {
+// Its generation is the one before the first query without an outcome: sandbox IDs never return, so a query that was done once stays done.
+// Claims of an earlier boot stand, because the node that had a sandbox is the one to query about it.
+func (q *AllNodesFindings) Respond(standing *v1alpha1.AllNodesResponse, bootID string, listed time.Time) (next v1alpha1.AllNodesResponse, due bool) {
 	var before v1alpha1.AllNodesResponse
 	if standing != nil {
 		before = *standing
 	}
-	settled := int64(0)
+	done := int64(0)
 	if before.UID == q.UID && before.BootID == bootID {
-		settled = before.Generation
+		done = before.Generation
 	}
 	next = v1alpha1.AllNodesResponse{UID: q.UID, Generation: q.Generation, BootID: bootID, Time: metav1.NewTime(listed)}
 	for i := range q.Findings {
@@ -75,24 +75,24 @@ func (q *Queries) Respond(standing *v1alpha1.AllNodesResponse, bootID string, li
 		case claim != nil:
 			next.Claims = append(next.Claims, *claim)
 			due = due || isNew
-		case f.Kind != Nothing && f.Epoch > settled:
+		case f.Kind != NoClaim && f.Epoch > done:
 			next.Generation = min(next.Generation, f.Epoch-1)
 		}
 	}
-	next.Generation = max(next.Generation, settled)
+	next.Generation = max(next.Generation, done)
 	due = due || len(next.Claims) != len(before.Claims) || slices.ContainsFunc(q.Findings, func(f Finding) bool {
-		return f.Epoch > settled && f.Epoch <= next.Generation
+		return f.Epoch > done && f.Epoch <= next.Generation
 	})
 	return next, due
 }
 
-// claim is what the node claims by a finding, or claimed before; nil for nothing.
+// claim is the claim that follows from a finding, or the earlier one; nil for none.
 func (f *Finding) claim(before []v1alpha1.SandboxClaim, bootID string) (claim *v1alpha1.SandboxClaim, isNew bool) {
 	at := slices.IndexFunc(before, func(c v1alpha1.SandboxClaim) bool { return c.SandboxID == f.SandboxID })
 	if at >= 0 {
 		claim = &before[at]
 	}
-	if f.Kind != Answer {
+	if f.Kind != Decided {
 		return claim, false
 	}
 	found := v1alpha1.SandboxClaim{SandboxID: f.SandboxID, PodUID: f.PodUID, BootID: bootID, Reason: string(f.Reason), Time: metav1.NewTime(f.Time)}

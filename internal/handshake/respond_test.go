@@ -21,7 +21,7 @@ func queryOf(change func(*v1alpha1.SandboxQuery)) v1alpha1.SandboxQuery {
 	return q
 }
 
-// given is a response to queryOf(nil) of boot "boot", an hour ago, with a change.
+// given is a response to queryOf(nil) in boot "boot", an hour ago, with a change.
 func given(verdict v1alpha1.Verdict, reason v1alpha1.Reason, change func(*v1alpha1.SandboxResponse)) *v1alpha1.SandboxResponse {
 	r := &v1alpha1.SandboxResponse{Record: string(web.UID), SandboxID: id, BootID: "boot", Epoch: 3, Verdict: verdict, Reason: string(reason), PodUID: web.UID,
 		Time: metav1.NewTime(start.Add(-time.Hour))}
@@ -31,7 +31,7 @@ func given(verdict v1alpha1.Verdict, reason v1alpha1.Reason, change func(*v1alph
 	return r
 }
 
-func TestToWhichBootAQueryIs(t *testing.T) {
+func TestAQueryIsForOneBoot(t *testing.T) {
 	for boot, want := range map[string]bool{"boot": true, "earlier": false, "": false, "BOOT": false} {
 		q := queryOf(func(q *v1alpha1.SandboxQuery) { q.BootID = boot })
 		if got := Foreign(q, "boot"); (got == "") != want {
@@ -39,7 +39,7 @@ func TestToWhichBootAQueryIs(t *testing.T) {
 		}
 	}
 	if Foreign(queryOf(func(q *v1alpha1.SandboxQuery) { q.BootID = "" }), "") == "" {
-		t.Error("a query to no boot is for an agent that knows of none")
+		t.Error("a query without a boot is for an agent without a boot")
 	}
 }
 
@@ -72,12 +72,12 @@ func TestReadyForReleaseIsFinalForItsQuery(t *testing.T) {
 
 func TestResponse(t *testing.T) {
 	now := start.Add(time.Minute)
-	unreachable := Word{Kind: Silence, Reason: v1alpha1.ReasonRuntimeUnreachable, Message: "no socket"}
-	word := func(verdict v1alpha1.Verdict, reason v1alpha1.Reason) Word {
-		return Word{Kind: Answer, Verdict: verdict, Reason: reason, PodUID: web.UID, Time: start}
+	unreachable := Outcome{Kind: NoResponse, Reason: v1alpha1.ReasonRuntimeUnreachable, Message: "no socket"}
+	outcome := func(verdict v1alpha1.Verdict, reason v1alpha1.Reason) Outcome {
+		return Outcome{Kind: Decided, Verdict: verdict, Reason: reason, PodUID: web.UID, Time: start}
 	}
-	ready, absent := word(v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady), word(v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent)
-	succeeded := word(v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReplaced)
+	ready, absent := outcome(v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady), outcome(v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent)
+	succeeded := outcome(v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReplaced)
 	succeeded.SuccessorID = "next"
 	held := given(v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, nil)
 	final := given(v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, nil)
@@ -87,7 +87,7 @@ func TestResponse(t *testing.T) {
 	foreign := queryOf(func(q *v1alpha1.SandboxQuery) { q.OutOfService, q.BootID = true, "earlier" })
 	noBoot := queryOf(func(q *v1alpha1.SandboxQuery) { q.OutOfService, q.BootID = true, "" })
 	// wrote is a new response to a query.
-	wrote := func(w Word, at time.Time) *v1alpha1.SandboxResponse {
+	wrote := func(w Outcome, at time.Time) *v1alpha1.SandboxResponse {
 		return given(w.Verdict, w.Reason, func(r *v1alpha1.SandboxResponse) {
 			r.PodUID, r.SuccessorID, r.Time = w.PodUID, w.SuccessorID, metav1.NewTime(at)
 		})
@@ -99,39 +99,39 @@ func TestResponse(t *testing.T) {
 		})
 	}
 	cases := map[string]struct {
-		query v1alpha1.SandboxQuery
-		word  Word
-		given *v1alpha1.SandboxResponse
-		want  *v1alpha1.SandboxResponse
+		query   v1alpha1.SandboxQuery
+		outcome Outcome
+		given   *v1alpha1.SandboxResponse
+		want    *v1alpha1.SandboxResponse
 	}{
-		"the first":                                                      {queryOf(nil), ready, nil, wrote(ready, start)},
-		"the successor is named":                                         {queryOf(nil), succeeded, nil, wrote(succeeded, start)},
-		"the time of the list alone is no news":                          {queryOf(nil), ready, held, held},
-		"another reason is":                                              {queryOf(nil), succeeded, held, wrote(succeeded, start)},
-		"DoNotRelease is not final":                                      {queryOf(nil), absent, held, wrote(absent, start)},
-		"ReadyForRelease is":                                             {queryOf(nil), ready, final, final},
-		"not for another epoch":                                          {queryOf(nil), ready, older, wrote(ready, start)},
-		"nor for another boot":                                           {queryOf(nil), ready, rebooted, wrote(ready, start)},
-		"an unchanged verdict of another epoch is news":                  {queryOf(nil), absent, older, wrote(absent, start)},
-		"without a list there is none":                                   {queryOf(nil), unreachable, nil, nil},
-		"the one that was given stays":                                   {queryOf(nil), unreachable, held, held},
-		"also one of an earlier epoch":                                   {queryOf(nil), unreachable, older, older},
-		"or of an earlier boot":                                          {queryOf(nil), unreachable, rebooted, rebooted},
-		"until there is a list":                                          {queryOf(nil), Word{Kind: Later}, older, older},
-		"an out-of-service Node whose runtime cannot be read is alive":   {outOfService, unreachable, nil, holds(Pod{}, now)},
-		"its agent keeps with which pod it saw the sandbox":              {outOfService, unreachable, held, holds(web, now)},
-		"in this boot":                                                   {outOfService, unreachable, rebooted, holds(Pod{}, now)},
-		"a final response of it stays":                                   {outOfService, unreachable, final, final},
-		"the time alone is no news there either":                         {outOfService, unreachable, holds(web, start), holds(web, start)},
-		"while the first list is not there, it says nothing":             {outOfService, Word{Kind: Later}, nil, nil},
-		"a list of an out-of-service Node counts":                        {outOfService, absent, nil, wrote(absent, start)},
-		"an agent in another boot does not respond":                      {foreign, unreachable, nil, nil},
-		"nor does it take back what was said in the boot of the query":   {foreign, unreachable, rebooted, rebooted},
-		"a query to no boot gets no response, whatever is known of that": {noBoot, unreachable, nil, nil},
+		"the first":              {queryOf(nil), ready, nil, wrote(ready, start)},
+		"the successor is named": {queryOf(nil), succeeded, nil, wrote(succeeded, start)},
+		"another time of the list alone is not written":                 {queryOf(nil), ready, held, held},
+		"another reason is written":                                     {queryOf(nil), succeeded, held, wrote(succeeded, start)},
+		"DoNotRelease is not final":                                     {queryOf(nil), absent, held, wrote(absent, start)},
+		"ReadyForRelease is":                                            {queryOf(nil), ready, final, final},
+		"not for another epoch":                                         {queryOf(nil), ready, older, wrote(ready, start)},
+		"nor for another boot":                                          {queryOf(nil), ready, rebooted, wrote(ready, start)},
+		"an unchanged verdict in another epoch is written":              {queryOf(nil), absent, older, wrote(absent, start)},
+		"without a list there is none":                                  {queryOf(nil), unreachable, nil, nil},
+		"the one that was given stays":                                  {queryOf(nil), unreachable, held, held},
+		"also one of an earlier epoch":                                  {queryOf(nil), unreachable, older, older},
+		"or of an earlier boot":                                         {queryOf(nil), unreachable, rebooted, rebooted},
+		"until there is a list":                                         {queryOf(nil), Outcome{Kind: Pending}, older, older},
+		"an out-of-service Node whose runtime cannot be read is alive":  {outOfService, unreachable, nil, holds(Pod{}, now)},
+		"its agent keeps with which pod it saw the sandbox":             {outOfService, unreachable, held, holds(web, now)},
+		"in this boot":                                                  {outOfService, unreachable, rebooted, holds(Pod{}, now)},
+		"a final response of it stays":                                  {outOfService, unreachable, final, final},
+		"another time alone is not written there either":                {outOfService, unreachable, holds(web, start), holds(web, start)},
+		"before the first list there is no response":                    {outOfService, Outcome{Kind: Pending}, nil, nil},
+		"a list of an out-of-service Node counts":                       {outOfService, absent, nil, wrote(absent, start)},
+		"an agent in another boot does not respond":                     {foreign, unreachable, nil, nil},
+		"nor does it take back the response from the boot of the query": {foreign, unreachable, rebooted, rebooted},
+		"a query without a boot gets no response":                       {noBoot, unreachable, nil, nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, Response(tc.query, tc.word, tc.given, "boot", now)); diff != "" {
+			if diff := cmp.Diff(tc.want, Response(tc.query, tc.outcome, tc.given, "boot", now)); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})

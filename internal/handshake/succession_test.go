@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// succession is a word that names another sandbox.
+// succession is a verdict that names another sandbox.
 type succession struct {
-	outcome
+	verdict
 	SuccessorID string
 }
 
@@ -23,39 +23,39 @@ func TestReadyForReleaseIsAboutThePodUIDToo(t *testing.T) {
 	next := Sandbox{ID: "next", Pod: web, State: StateReady}
 	stopped := Sandbox{ID: "next", Pod: web, State: StateNotReady, Network: NamespaceClosed}
 	open := Sandbox{ID: "next", Pod: web, State: StateNotReady, Network: NamespaceOpen}
-	unasked := Sandbox{ID: "next", Pod: web, State: StateNotReady}
+	unread := Sandbox{ID: "next", Pod: web, State: StateNotReady}
 	ended := Sandbox{ID: id, Pod: web, State: StateNotReady, Network: NamespaceClosed}
 	cases := map[string]struct {
 		situation
 		want succession
 	}{
-		"absent, the next one of the UID with which it was seen is ready":   {situation{recalled: seen, listed: []Sandbox{next}}, succeededBy("next")},
-		"absent, the next one of the UID that an earlier agent affirmed":    {situation{affirmed: web.UID, listed: []Sandbox{next}}, succeededBy("next")},
-		"absent, never seen, the next one of the record's UID":              {situation{record: web.UID, recalled: longAbsent, listed: []Sandbox{next}}, succession{hold(v1alpha1.ReasonSandboxReplaced, ""), "next"}},
-		"stopped, the next one is ready":                                    {situation{tells: true, listed: []Sandbox{ended, next}}, succeededBy("next")},
-		"the next one is not ready, and not gone: its network is open":      {situation{tells: true, recalled: seen, listed: []Sandbox{open}}, succeededBy("next")},
-		"the next one is not ready, and the runtime did not say more":       {situation{tells: true, recalled: seen, listed: []Sandbox{unasked}}, succeededBy("next")},
-		"the next one is not ready, and the runtime never tells":            {situation{recalled: seen, listed: []Sandbox{stopped}}, succeededBy("next")},
-		"the next one is gone too":                                          {situation{tells: true, recalled: seen, listed: []Sandbox{stopped}}, succession{gone(v1alpha1.ReasonSandboxAbsent, web.UID), ""}},
-		"of several that are not gone the ready one is named":               {situation{tells: true, recalled: seen, listed: []Sandbox{{ID: "a", Pod: web, State: StateNotReady}, next}}, succeededBy("next")},
-		"of several that are not ready the first by ID":                     {situation{recalled: seen, listed: []Sandbox{stopped, {ID: "a", Pod: web, State: StateNotReady}}}, succeededBy("a")},
-		"another pod's sandbox is no successor":                             {situation{recalled: seen, listed: []Sandbox{{ID: "x", Pod: other, State: StateReady}}}, succession{gone(v1alpha1.ReasonSandboxAbsent, web.UID), ""}},
-		"the next one was not loaded, and has a task":                       {situation{recalled: Recollection{Pod: web, Listed: true, Unloaded: "next"}}, succeededBy("next")},
-		"the sandbox itself is not gone: that is said, and nothing more":    {situation{tells: true, listed: []Sandbox{{ID: id, Pod: web, State: StateReady}, stopped}}, succession{hold(v1alpha1.ReasonSandboxReady, web.UID), ""}},
-		"a sandbox that may be starting is not gone":                        {situation{record: web.UID, listed: []Sandbox{next}}, succession{hold(v1alpha1.ReasonSandboxNotSeen, ""), ""}},
-		"asked of all: the node that has the next one claims it":            {situation{toAll: true, recalled: seen, listed: []Sandbox{next}}, succeededBy("next")},
-		"asked of all, never seen: the node that has the next one claims":   {situation{toAll: true, record: web.UID, recalled: longAbsent, listed: []Sandbox{next}}, succession{hold(v1alpha1.ReasonSandboxReplaced, ""), "next"}},
-		"sandboxes that name no pod are nobody's successors":                {situation{recalled: Recollection{Listed: true}, listed: []Sandbox{{ID: "x", State: StateReady}}}, succession{gone(v1alpha1.ReasonSandboxAbsent, ""), ""}},
-		"two ready ones of the UID: nobody can tell, no successor is named": {situation{recalled: seen, listed: []Sandbox{next, {ID: "b", Pod: web, State: StateReady}}}, succession{quiet(v1alpha1.ReasonUIDConflict), ""}},
+		"absent, the next one of the UID with which it was seen is ready": {situation{recalled: seen, listed: []Sandbox{next}}, succeededBy("next")},
+		"absent, the next one of the UID that an earlier agent affirmed":  {situation{affirmed: web.UID, listed: []Sandbox{next}}, succeededBy("next")},
+		"absent, never seen, the next one of the record's UID":            {situation{record: web.UID, recalled: longAbsent, listed: []Sandbox{next}}, succession{hold(v1alpha1.ReasonSandboxReplaced, ""), "next"}},
+		"stopped, the next one is ready":                                  {situation{reports: true, listed: []Sandbox{ended, next}}, succeededBy("next")},
+		"the next one is not ready, and not gone: its network is open":    {situation{reports: true, recalled: seen, listed: []Sandbox{open}}, succeededBy("next")},
+		"the next one is not ready, and its network was not read":         {situation{reports: true, recalled: seen, listed: []Sandbox{unread}}, succeededBy("next")},
+		"the next one is not ready, and networks are never reported":      {situation{recalled: seen, listed: []Sandbox{stopped}}, succeededBy("next")},
+		"the next one is gone too":                                        {situation{reports: true, recalled: seen, listed: []Sandbox{stopped}}, succession{gone(v1alpha1.ReasonSandboxAbsent, web.UID), ""}},
+		"of several that are not gone the ready one is named":             {situation{reports: true, recalled: seen, listed: []Sandbox{{ID: "a", Pod: web, State: StateNotReady}, next}}, succeededBy("next")},
+		"of several that are not ready the first by ID":                   {situation{recalled: seen, listed: []Sandbox{stopped, {ID: "a", Pod: web, State: StateNotReady}}}, succeededBy("a")},
+		"another pod's sandbox is no successor":                           {situation{recalled: seen, listed: []Sandbox{{ID: "x", Pod: other, State: StateReady}}}, succession{gone(v1alpha1.ReasonSandboxAbsent, web.UID), ""}},
+		"the next one was not loaded, and has a task":                     {situation{recalled: Recollection{Pod: web, Listed: true, Unloaded: "next"}}, succeededBy("next")},
+		"the sandbox itself is not gone: no successor is named":           {situation{reports: true, listed: []Sandbox{{ID: id, Pod: web, State: StateReady}, stopped}}, succession{hold(v1alpha1.ReasonSandboxReady, web.UID), ""}},
+		"a sandbox that may be starting is not gone":                      {situation{record: web.UID, listed: []Sandbox{next}}, succession{hold(v1alpha1.ReasonSandboxNotSeen, ""), ""}},
+		"to all nodes: the node that has the next one claims it":          {situation{toAll: true, recalled: seen, listed: []Sandbox{next}}, succeededBy("next")},
+		"to all nodes, never seen: the node that has the next one claims": {situation{toAll: true, record: web.UID, recalled: longAbsent, listed: []Sandbox{next}}, succession{hold(v1alpha1.ReasonSandboxReplaced, ""), "next"}},
+		"sandboxes without a pod UID are no successors":                   {situation{recalled: Recollection{Listed: true}, listed: []Sandbox{{ID: "x", State: StateReady}}}, succession{gone(v1alpha1.ReasonSandboxAbsent, ""), ""}},
+		"two ready ones of the UID: a conflict, no successor is named":    {situation{recalled: seen, listed: []Sandbox{next, {ID: "b", Pod: web, State: StateReady}}}, succession{refusal(v1alpha1.ReasonUIDConflict), ""}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) { compareSuccession(t, tc.want, tc.judge()) })
 	}
 }
 
-func compareSuccession(t *testing.T, want succession, got Word) {
+func compareSuccession(t *testing.T, want succession, got Outcome) {
 	t.Helper()
-	compare(t, want.outcome, got)
+	compare(t, want.verdict, got)
 	if got.SuccessorID != want.SuccessorID {
 		t.Errorf("names %q: %s", got.SuccessorID, got.Message)
 	}
@@ -64,22 +64,22 @@ func compareSuccession(t *testing.T, want succession, got Word) {
 func TestASandboxThatContainerdFailedToLoadIsNotGone(t *testing.T) {
 	cases := map[string]struct {
 		situation
-		want outcome
+		want verdict
 	}{
 		"seen, not listed, and its task is there":                   {situation{task: true, recalled: seen}, hold(v1alpha1.ReasonSandboxNotLoaded, web.UID)},
 		"an earlier agent saw it":                                   {situation{task: true, affirmed: web.UID}, hold(v1alpha1.ReasonSandboxNotLoaded, web.UID)},
 		"never seen":                                                {situation{task: true, recalled: longAbsent}, hold(v1alpha1.ReasonSandboxNotLoaded, "")},
 		"not listed, but a container of it that has not exited":     {situation{stray: true, recalled: seen}, hold(v1alpha1.ReasonContainerNotExited, web.UID)},
 		"never seen, but a container of it that has not exited":     {situation{stray: true, recalled: longAbsent}, hold(v1alpha1.ReasonContainerNotExited, "")},
-		"asked of all, its node claims it":                          {situation{toAll: true, task: true}, hold(v1alpha1.ReasonSandboxNotLoaded, "")},
-		"listed as stopped, and its own container's task is there":  {situation{tells: true, task: true, listed: one(StateNotReady, 0, NamespaceClosed)}, hold(v1alpha1.ReasonContainerNotExited, web.UID)},
-		"listed as ready with its task: ready":                      {situation{tells: true, task: true, listed: one(StateReady, 0, 0)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
-		"tasks that cannot be read prove no absence":                {situation{blind: true, recalled: seen}, quiet(v1alpha1.ReasonListFailed)},
-		"nor that a listed one is stopped":                          {situation{blind: true, tells: true, listed: one(StateNotReady, 0, NamespaceClosed)}, quiet(v1alpha1.ReasonListFailed)},
-		"what is not gone is said without them":                     {situation{blind: true, listed: one(StateReady, 0, 0)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
-		"nor may a query to all be passed over without them":        {situation{blind: true, toAll: true, recalled: longAbsent}, quiet(v1alpha1.ReasonListFailed)},
-		"the node that had a sandbox claims it without them":        {situation{blind: true, toAll: true, recalled: seen}, hold(v1alpha1.ReasonSandboxOfThisNode, web.UID)},
-		"a sandbox that was never seen is not gone without them":    {situation{blind: true}, hold(v1alpha1.ReasonSandboxNotSeen, "")},
+		"to all nodes: its node claims it":                          {situation{toAll: true, task: true}, hold(v1alpha1.ReasonSandboxNotLoaded, "")},
+		"listed as stopped, and its own container's task is there":  {situation{reports: true, task: true, listed: one(StateNotReady, 0, NamespaceClosed)}, hold(v1alpha1.ReasonContainerNotExited, web.UID)},
+		"listed as ready with its task: ready":                      {situation{reports: true, task: true, listed: one(StateReady, 0, 0)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
+		"tasks that cannot be read prove no absence":                {situation{blind: true, recalled: seen}, refusal(v1alpha1.ReasonListFailed)},
+		"nor that a listed one is stopped":                          {situation{blind: true, reports: true, listed: one(StateNotReady, 0, NamespaceClosed)}, refusal(v1alpha1.ReasonListFailed)},
+		"that a sandbox is not gone needs no tasks":                 {situation{blind: true, listed: one(StateReady, 0, 0)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
+		"nor that there is nothing to claim":                        {situation{blind: true, toAll: true, recalled: longAbsent}, refusal(v1alpha1.ReasonListFailed)},
+		"the node that had a sandbox claims it without tasks":       {situation{blind: true, toAll: true, recalled: seen}, hold(v1alpha1.ReasonSandboxOfThisNode, web.UID)},
+		"a sandbox that was never seen is not gone without tasks":   {situation{blind: true}, hold(v1alpha1.ReasonSandboxNotSeen, "")},
 		"a task of another sandbox does not matter: its own is not": {situation{recalled: seen}, gone(v1alpha1.ReasonSandboxAbsent, web.UID)},
 	}
 	for name, tc := range cases {
@@ -87,7 +87,7 @@ func TestASandboxThatContainerdFailedToLoadIsNotGone(t *testing.T) {
 	}
 }
 
-func TestTasksAreBelievedOnlyWithTheAgentsOwn(t *testing.T) {
+func TestTasksAreTrustedOnlyWithTheAgentsOwn(t *testing.T) {
 	own := []Sandbox{{ID: "self", Pod: Pod{UID: "agent"}, State: StateReady}}
 	cases := map[string]struct {
 		tasks   Tasks
@@ -114,7 +114,7 @@ func TestEverySandboxOfAPodUID(t *testing.T) {
 	next := Sandbox{ID: "next", Pod: web, State: StateReady}
 	stopped := Sandbox{ID: "next", Pod: web, State: StateNotReady, Network: NamespaceClosed}
 	cases := map[string]struct {
-		question Question
+		query    Query
 		listing  Listing
 		recalled Recollection
 		want     succession
@@ -125,26 +125,26 @@ func TestEverySandboxOfAPodUID(t *testing.T) {
 		"none for a moment: one may be starting":  {recalled: Recollection{}, want: succession{hold(v1alpha1.ReasonSandboxNotSeen, ""), ""}},
 		"none for just sandboxCreationMax":        {recalled: justAbsent, want: succession{hold(v1alpha1.ReasonSandboxNotSeen, ""), ""}},
 		"none for longer than sandboxCreationMax": {recalled: longAbsent, want: succession{gone(v1alpha1.ReasonNoSandbox, ""), ""}},
-		"only stopped ones for longer than that": {listing: Listing{TellsNamespaces: true, Sandboxes: []Sandbox{stopped}}, recalled: longAbsent,
+		"only stopped ones for longer than that": {listing: Listing{ReportsNamespaces: true, Sandboxes: []Sandbox{stopped}}, recalled: longAbsent,
 			want: succession{gone(v1alpha1.ReasonNoSandbox, web.UID), ""}},
 		"another pod's do not matter": {listing: Listing{Sandboxes: []Sandbox{{ID: "x", Pod: other, State: StateReady}}}, recalled: longAbsent,
 			want: succession{gone(v1alpha1.ReasonNoSandbox, ""), ""}},
-		"two ready ones: nobody can tell":             {listing: Listing{Sandboxes: []Sandbox{next, {ID: "b", Pod: web, State: StateReady}}}, want: succession{quiet(v1alpha1.ReasonUIDConflict), ""}},
-		"tasks that cannot be read prove no absence":  {listing: Listing{Tasks: Tasks{Problem: "denied"}}, recalled: longAbsent, want: succession{quiet(v1alpha1.ReasonListFailed), ""}},
-		"a list from before the query proves nothing": {question: Question{Seen: start.Add(1)}, recalled: longAbsent, want: succession{outcome{Kind: Later}, ""}},
-		"an orphan has no pod UID to ask about":       {question: Question{RecordUID: "none"}, recalled: longAbsent, want: succession{outcome{Kind: Later}, ""}},
-		"only a Node can be asked":                    {question: Question{NodeUID: "all"}, recalled: longAbsent, want: succession{outcome{Kind: Later}, ""}},
+		"two ready ones are a conflict":               {listing: Listing{Sandboxes: []Sandbox{next, {ID: "b", Pod: web, State: StateReady}}}, want: succession{refusal(v1alpha1.ReasonUIDConflict), ""}},
+		"tasks that cannot be read prove no absence":  {listing: Listing{Tasks: Tasks{Problem: "denied"}}, recalled: longAbsent, want: succession{refusal(v1alpha1.ReasonListFailed), ""}},
+		"a list from before the query proves nothing": {query: Query{Seen: start.Add(1)}, recalled: longAbsent, want: succession{verdict{Kind: Pending}, ""}},
+		"an orphan has no pod UID":                    {query: Query{RecordUID: "none"}, recalled: longAbsent, want: succession{verdict{Kind: Pending}, ""}},
+		"all nodes cannot be queried about that":      {query: Query{NodeUID: "all"}, recalled: longAbsent, want: succession{verdict{Kind: Pending}, ""}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			q := Question{SandboxID: v1alpha1.AnySandbox, NodeUID: node, RecordUID: web.UID, Seen: start}
-			if !tc.question.Seen.IsZero() {
-				q.Seen = tc.question.Seen
+			q := Query{SandboxID: v1alpha1.AnySandbox, NodeUID: node, RecordUID: web.UID, Seen: start}
+			if !tc.query.Seen.IsZero() {
+				q.Seen = tc.query.Seen
 			}
-			if tc.question.RecordUID != "" {
+			if tc.query.RecordUID != "" {
 				q.RecordUID = ""
 			}
-			if tc.question.NodeUID != "" {
+			if tc.query.NodeUID != "" {
 				q.NodeUID = ""
 			}
 			l := tc.listing

@@ -18,12 +18,6 @@ var (
 		Help: "Addresses of unknown owner that Holdfast released, by backend and by the reason that showed their sandbox to be gone.",
 	}, []string{"backend", "reason"}))
 
-	// OrphansAsked counts queries to all nodes.
-	OrphansAsked = register(prometheus.NewCounter(prometheus.CounterOpts{
-		Name: Prefix + "orphan_questions_total",
-		Help: "Queries to all nodes about a sandbox of unknown owner.",
-	}))
-
 	// OrphanNodesMissing is the number of nodes without which no orphan of unknown node is reclaimed.
 	OrphanNodesMissing = register(prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: Prefix + "orphan_nodes_missing",

@@ -10,20 +10,20 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// Kubelet is what there is to see of a node's kubelet.
+// Kubelet has the signs of a node's kubelet.
 type Kubelet struct {
-	// LeaseRenewed is what the Lease of the node says; nil without one.
+	// LeaseRenewed is the renewTime of the node's Lease; nil without one.
 	LeaseRenewed *metav1.MicroTime
 	// Wrote is when a kubelet last wrote the status of a pod of the node; nil if no pod shows it.
 	Wrote *metav1.Time
 }
 
-// KubeletOf is what there was to see when a machine was found to be gone.
+// KubeletOf are the signs when a machine was found to be gone.
 func KubeletOf(gone *v1alpha1.MachineGone) Kubelet {
 	return Kubelet{LeaseRenewed: gone.LeaseRenewTime, Wrote: gone.KubeletWriteTime}
 }
 
-// LivenessSince says what the kubelet has written since an earlier observation; empty if nothing. What was there before is no sign that it is alive.
+// LivenessSince says what the kubelet has written since an earlier observation; empty if nothing. Earlier writes are no sign that it is alive.
 func (k Kubelet) LivenessSince(before Kubelet) string {
 	switch {
 	case k.LeaseRenewed != nil && (before.LeaseRenewed == nil || !k.LeaseRenewed.Equal(before.LeaseRenewed)):

@@ -13,46 +13,45 @@ import (
 )
 
 const (
-	// Reuse is how long what was read live may be used (R2).
+	// Reuse is how long live reads may be used (R2).
 	Reuse = 30 * time.Second
-	// ConfirmAgain is when what could not be confirmed is tried again. It is short against Reuse, so that a list of Nodes is still young when the watch
+	// ConfirmAgain is the retry interval of a confirmation. It is much shorter than Reuse, so that a list of Nodes is still usable when the watch
 	// reaches its version.
 	ConfirmAgain = 5 * time.Second
-	// LookInterval is how often a machine that is gone is looked for. What waits for its delay looks as often, since a delay may begin again.
+	// LookInterval is the interval of reads of the signs of a gone machine. A wait for its delay is checked as often, since the delay may begin again.
 	LookInterval = time.Minute
 )
 
-// Lifecycle is what is known of machines at one moment.
+// Lifecycle is the state of machines at one moment.
 type Lifecycle struct {
 	Settings Settings
-	// Objects are the GuardedNodes that name one of the machines, or all.
+	// Objects are the GuardedNodes with one of the machines, or all.
 	Objects []v1alpha1.GuardedNode
 	// Nodes are those that may report one of the machines, or all.
 	Nodes []release.Node
-	// Unwritten are the machines that reported and that may be in no object yet.
+	// Unwritten are the machines that reported and may be in no object yet.
 	Unwritten []v1alpha1.NodeIdentity
 	// Acquired is since when Nodes have been observed without a gap; zero while they are not.
 	Acquired time.Time
-	// Read is when the live read of the Nodes began, after which the observation was complete up to its version, and the objects were read live; zero
-	// where caches have it all.
+	// Read is when the live list of Nodes began, before the observation reached its version and the objects were read live; zero if all is from caches.
 	Read time.Time
-	// Kubelets are what there is to see of the kubelets of the Names, read live when the delay was over.
+	// Kubelets are the signs of the kubelets of the Names, read live after the delay was over.
 	Kubelets map[string]Kubelet
 }
 
 // Absence is since when machines are gone.
 type Absence struct {
 	Since time.Time
-	// Liveness is what shows that one of them is alive, or what last began the time again; empty if nothing did.
+	// Liveness is the sign that one of them is alive, or what last restarted the time; empty without one.
 	Liveness string
 }
 
-// Written is what GuardedNodes say, for readers that cannot tell since when Nodes are observed: the delay may count from later.
+// Written is the lifecycle by GuardedNodes alone, for readers without the observation of Nodes: the delay may count from later.
 func Written(objects []v1alpha1.GuardedNode) *Lifecycle {
 	return &Lifecycle{Objects: objects, Acquired: time.Unix(0, 0)}
 }
 
-// Gone is since when all of the machines are gone. The delay is over only by what was read live after it (R2).
+// Gone is since when all of the machines are gone. The delay is over only if live reads after it confirm that (R2).
 func (l *Lifecycle) Gone(machines []v1alpha1.NodeIdentity, now time.Time) Absence {
 	gone := l.Since(machines, now)
 	over := gone.Since.Add(l.Settings.NodeGoneDelay)
@@ -79,7 +78,7 @@ func (l *Lifecycle) Gone(machines []v1alpha1.NodeIdentity, now time.Time) Absenc
 	return gone
 }
 
-// unconfirmed leaves some seconds of the delay.
+// unconfirmed leaves some seconds of the delay, until live reads confirm its end.
 func (l *Lifecycle) unconfirmed(gone Absence, now time.Time) Absence {
 	if least := now.Add(ConfirmAgain - l.Settings.NodeGoneDelay); gone.Since.Before(least) {
 		gone.Since = least
@@ -87,7 +86,7 @@ func (l *Lifecycle) unconfirmed(gone Absence, now time.Time) Absence {
 	return gone
 }
 
-// Since is since when all of the machines are gone by every object (R1) and without a gap in the observation (R3). What no object says begins now.
+// Since is since when all of the machines are gone by every object (R1) and without a gap in the observation (R3). Without an object it begins now.
 func (l *Lifecycle) Since(machines []v1alpha1.NodeIdentity, now time.Time) Absence {
 	gone := Absence{Since: l.Acquired}
 	if l.Acquired.IsZero() || len(machines) == 0 {
@@ -109,7 +108,7 @@ func (l *Lifecycle) Since(machines []v1alpha1.NodeIdentity, now time.Time) Absen
 	return gone
 }
 
-// liveness is what began the time again in an object.
+// liveness is what restarted the time in an object.
 func (l *Lifecycle) liveness(machines []v1alpha1.NodeIdentity) string {
 	for _, object := range l.naming(machines) {
 		for i := range object.Spec.Machines {
@@ -121,7 +120,7 @@ func (l *Lifecycle) liveness(machines []v1alpha1.NodeIdentity) string {
 	return ""
 }
 
-// Names are the names of the Nodes without an object whose kubelets may be on one of the machines.
+// Names are the names of the deleted Nodes whose kubelets may run on one of the machines.
 func (l *Lifecycle) Names(machines []v1alpha1.NodeIdentity) []string {
 	var names []string
 	for _, object := range l.naming(machines) {
@@ -132,7 +131,7 @@ func (l *Lifecycle) Names(machines []v1alpha1.NodeIdentity) []string {
 	return names
 }
 
-// naming are the objects that name one of the machines.
+// naming are the objects with one of the machines.
 func (l *Lifecycle) naming(machines []v1alpha1.NodeIdentity) []*v1alpha1.GuardedNode {
 	var naming []*v1alpha1.GuardedNode
 	for i := range l.Objects {
@@ -150,7 +149,7 @@ func (l *Lifecycle) isRegistered(name string) bool {
 	return slices.ContainsFunc(l.Nodes, func(n release.Node) bool { return n.Name == name })
 }
 
-// mayBe says whether what a Node reports, or reported, may be a machine: one of which nothing is known is every machine of its Node UID.
+// mayBe says whether the report of a Node may be of a machine. A machine without any ID matches every machine of its Node UID.
 func mayBe(machine, reported v1alpha1.NodeIdentity) bool {
 	return isSame(machine, reported) || (isUnknown(machine) && machine.UID == reported.UID)
 }

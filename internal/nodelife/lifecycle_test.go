@@ -17,7 +17,7 @@ import (
 
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
 
-// confirmed is what is known of machine a of Node u1, which has been gone for an hour by all that was read live a moment ago.
+// confirmed is the state of machine a of Node u1, which has been gone for an hour by recent live reads.
 func confirmed(change ...func(*nodelife.Lifecycle)) nodelife.Lifecycle {
 	l := nodelife.Lifecycle{Settings: settings, Objects: []v1alpha1.GuardedNode{object("u1", entry(machine("u1", "a"), gone(long)))}, Acquired: now.Add(-2 * time.Hour),
 		Read: now.Add(-time.Second), Kubelets: map[string]nodelife.Kubelet{"node": {}}}

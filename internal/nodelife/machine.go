@@ -12,9 +12,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// Reporter finds the live Node that is a machine which was seen as a Node of that name. Where nothing but a boot is known of the machine, the Node
-// of its name in that boot is; where nothing at all is known, the Node of its UID. A Node that resembles the machine may be a clone, so that it is the
-// machine only once it has been registered for the delay, as the only Node with the IDs (docs/decisions/0127).
+// Reporter finds the live Node of a machine that was seen as a Node of that name. If only the boot of the machine is known, it is the Node of its name in
+// that boot; if nothing is known, the Node of its UID. A resembling Node may be a clone: it counts as the machine once it has been registered for the
+// delay, as the only Node with the IDs (docs/decisions/0127).
 func Reporter(machine v1alpha1.NodeIdentity, name string, live []release.Node, s Settings, now time.Time) (release.Node, bool) {
 	hasHardware := machine.MachineID != "" || machine.SystemUUID != ""
 	at := slices.IndexFunc(live, func(n release.Node) bool {
@@ -35,15 +35,15 @@ func Reporter(machine v1alpha1.NodeIdentity, name string, live []release.Node, s
 	return live[at], true
 }
 
-// isOnly: no other live Node has the machine's IDs, which clones of one template share.
+// isOnly says whether no other live Node has the machine's IDs, which clones of one template share.
 func isOnly(n release.Node, live []release.Node) bool {
 	return !slices.ContainsFunc(live, func(other release.Node) bool {
 		return other.NodeUID != n.NodeUID && other.MachineID == n.MachineID && other.SystemUUID == n.SystemUUID
 	})
 }
 
-// Keys are what a machine, or a Node that may be it, is looked up by: machines with a key in common may be one. Identities without any ID have the key
-// of their UID.
+// Keys are the lookup keys of a machine, or of a Node that may be it: machines with a common key may be one. Identities without any ID have the key of
+// their UID.
 func Keys(machine v1alpha1.NodeIdentity) []string {
 	var keys []string
 	if machine.MachineID != "" || machine.SystemUUID != "" {
@@ -90,7 +90,7 @@ func isSame(a, b v1alpha1.NodeIdentity) bool {
 	return isUnknown(a) && isUnknown(b) && a.UID == b.UID
 }
 
-// find is where a list of machines of a Node UID has a machine, in any boot. An entry of which nothing is known is the machine that reports next.
+// find is the index of a machine, in any boot, in a list of machines of a Node UID. An entry without any ID is the machine that reports next.
 func find(machines []v1alpha1.GuardedMachine, wanted v1alpha1.NodeIdentity) int {
 	at := slices.IndexFunc(machines, func(m v1alpha1.GuardedMachine) bool {
 		return release.Compare(release.MachineOf(m.Identity(wanted.UID)), release.MachineOf(wanted)) != release.Replaced

@@ -14,31 +14,30 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// MaxMachines is how many machines a GuardedNode names. There may be more than one that is full names, so that none of it counts as gone.
+// MaxMachines is the number of machines that a GuardedNode can have. A full one may lack further machines, so that none of it counts as gone.
 const MaxMachines = 16
 
-// Observation is what is known of one Node UID at one moment.
+// Observation is the state of one Node UID at one moment.
 type Observation struct {
 	UID types.UID
-	// Spec is the GuardedNode as it is; zero where there is none.
+	// Spec is that of the present GuardedNode; zero without one.
 	Spec v1alpha1.GuardedNodeSpec
-	// NodeName is the name of the Node that has, or had, the UID; for an object that is to be made.
+	// NodeName is the name of the Node that has, or had, the UID; for a new object.
 	NodeName string
 	// Seen are the machines that reported under the UID since the object was last written, the oldest first. Their Node may be deleted by now.
 	Seen []v1alpha1.NodeIdentity
-	// Named are the machines that records name under the UID.
+	// Named are the machines that records have under the UID.
 	Named []v1alpha1.NodeIdentity
-	// Live are the Nodes that have a key in common with one of the machines, or the UID.
+	// Live are the Nodes with a common key with one of the machines, or with the UID.
 	Live []release.Node
-	// Kubelet is what there is to see of the kubelet that has, or had, the node's name; Absent where another Node has the name, and unread where there was
-	// no need to look.
+	// Kubelet has the signs of the kubelet with the node's name; Absent if another Node has the name, and unread if they were not needed.
 	Kubelet release.Fact[Kubelet]
-	// Unwatched: the kubelet was not looked for since so long ago that it may have written unseen.
+	// Unwatched: the signs of the kubelet were not read for so long that it may have written unseen.
 	Unwatched bool
 	Settings  Settings
 }
 
-// Keys are what the Nodes are looked up by that may report one of the machines.
+// Keys are the lookup keys of the Nodes that may report one of the machines.
 func (o *Observation) Keys() []string {
 	keys := KeysOf(&v1alpha1.GuardedNode{ObjectMeta: metav1.ObjectMeta{Name: string(o.UID)}, Spec: o.Spec})
 	for _, machine := range slices.Concat(o.Seen, o.Named) {
@@ -48,7 +47,7 @@ func (o *Observation) Keys() []string {
 	return slices.Compact(keys)
 }
 
-// Next is the GuardedNode as it has to be. Without a machine there is none to be made.
+// Next is the GuardedNode as it has to be. Without a machine no new one is created.
 func Next(o *Observation, now time.Time) v1alpha1.GuardedNodeSpec {
 	spec := *o.Spec.DeepCopy()
 	if spec.NodeName == "" {
@@ -72,7 +71,7 @@ func Next(o *Observation, now time.Time) v1alpha1.GuardedNodeSpec {
 	return spec
 }
 
-// order has the Node of the UID first, and the others in an order that does not change.
+// order puts the Node of the UID first, and the others in a stable order.
 func (o *Observation) order(a, b release.Node) int {
 	if isOwn := a.NodeUID == o.UID; isOwn != (b.NodeUID == o.UID) {
 		return map[bool]int{true: -1, false: 1}[isOwn]
@@ -80,8 +79,8 @@ func (o *Observation) order(a, b release.Node) int {
 	return cmp.Compare(a.NodeUID, b.NodeUID)
 }
 
-// report has the machine that the Node reports first in the object, unless there is no room for it. A report without any ID, as of a Node that was just
-// made, is of the machine that reports next, or that another manager has seen report.
+// report puts the machine that the Node reports first in the object, unless the object is full. A report without any ID, as of a new Node, counts as the
+// machine that reports next.
 func report(spec *v1alpha1.GuardedNodeSpec, machine v1alpha1.NodeIdentity, now time.Time) {
 	if isUnknown(machine) && len(spec.Machines) > 0 {
 		return
@@ -114,7 +113,7 @@ func (o *Observation) judge(spec *v1alpha1.GuardedNodeSpec, machine *v1alpha1.Gu
 	}
 }
 
-// gone is since when: a write of the kubelet begins the time again, and so does a time in which the kubelet was not looked for.
+// gone gives since when a machine is gone. A write of the kubelet restarts the time, and so does a gap in the reads of its signs.
 func (o *Observation) gone(before *v1alpha1.MachineGone, now time.Time) *v1alpha1.MachineGone {
 	seen := o.Kubelet.Get()
 	fresh := &v1alpha1.MachineGone{Since: RoundUp(now), LeaseRenewTime: seen.LeaseRenewed, KubeletWriteTime: seen.Wrote}

@@ -24,7 +24,7 @@ var (
 	settings = nodelife.Settings{NodeGoneDelay: 5 * time.Minute}
 )
 
-// machine is one of a letter in its first boot.
+// machine is the machine of a letter in its first boot.
 func machine(uid types.UID, letter string) v1alpha1.NodeIdentity {
 	return v1alpha1.NodeIdentity{UID: uid, MachineID: letter, SystemUUID: letter + "-system", BootID: letter + "-boot"}
 }
@@ -170,7 +170,7 @@ func object(uid string, machines ...v1alpha1.GuardedMachine) v1alpha1.GuardedNod
 	return v1alpha1.GuardedNode{ObjectMeta: metav1.ObjectMeta{Name: uid}, Spec: spec(machines...)}
 }
 
-func TestANodeIsNeverLeftWithoutRoomForAFurtherMachine(t *testing.T) {
+func TestANodeAlwaysHasCapacityForAFurtherMachine(t *testing.T) {
 	o := nodelife.Observation{UID: "u1", NodeName: "node", Settings: settings}
 	for i := range nodelife.MaxMachines + 2 {
 		o.Seen = append(o.Seen, machine("u1", fmt.Sprint(i)))
@@ -181,7 +181,7 @@ func TestANodeIsNeverLeftWithoutRoomForAFurtherMachine(t *testing.T) {
 	}
 }
 
-func TestWhatARecordNames(t *testing.T) {
+func TestTheMachinesOfARecord(t *testing.T) {
 	a, b := machine("u1", "a"), machine("u1", "b")
 	record := &v1alpha1.IPAllocation{Spec: v1alpha1.IPAllocationSpec{AliveNodeUID: "u3", Kubelet: &v1alpha1.KubeletReport{Node: &v1alpha1.NodeIdentity{UID: "u2"}},
 		Sandboxes: []v1alpha1.SandboxRecord{{Node: &a}, {}, {Node: &b}, {Node: &a}}}}

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// goneSince is from when on a machine has been gone by every object that names it (R1); false while one of the objects does not say so.
+// goneSince is since when a machine is gone by every object that has it (R1); false if it is not gone by one of them.
 func goneSince(machine v1alpha1.NodeIdentity, objects []v1alpha1.GuardedNode) (since time.Time, gone bool) {
 	for i := range objects {
 		for j := range objects[i].Spec.Machines {
@@ -33,7 +33,7 @@ func goneSince(machine v1alpha1.NodeIdentity, objects []v1alpha1.GuardedNode) (s
 // IsFull says whether the object may lack a further machine.
 func IsFull(object *v1alpha1.GuardedNode) bool { return len(object.Spec.Machines) >= MaxMachines }
 
-// NamedBy are the Node UIDs that a record names.
+// NamedBy are the Node UIDs in a record.
 func NamedBy(record *v1alpha1.IPAllocation) []types.UID {
 	var uids []types.UID
 	add := func(uid types.UID) {
@@ -53,7 +53,7 @@ func NamedBy(record *v1alpha1.IPAllocation) []types.UID {
 	return uids
 }
 
-// MachinesOf are the machines that a record names under a Node UID.
+// MachinesOf are the machines that a record has under a Node UID.
 func MachinesOf(record *v1alpha1.IPAllocation, uid types.UID) []v1alpha1.NodeIdentity {
 	var machines []v1alpha1.NodeIdentity
 	for i := range record.Spec.Sandboxes {

@@ -11,13 +11,13 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// Unreported is a machine that reported once, or that a record names, and that no Node reports now.
+// Unreported is a machine that once reported, or that a record has, and that no Node reports now.
 type Unreported struct {
 	// NodeName is the name of the Node that reported the machine last.
 	NodeName string
 	// Machine is the machine under the UID of that Node; without any ID, every machine of the UID.
 	Machine v1alpha1.NodeIdentity
-	// Absence is since when it is gone. What was read live also confirms that the delay is over; what caches have does not.
+	// Absence is since when it is gone. Only live reads confirm that the delay is over.
 	Absence
 }
 
@@ -61,7 +61,7 @@ func (l *Lifecycle) absence(machine v1alpha1.NodeIdentity, now time.Time) Absenc
 	return l.Gone([]v1alpha1.NodeIdentity{machine}, now)
 }
 
-// UIDs are the Node UIDs of all Nodes, objects and machines that are not written yet.
+// UIDs are the Node UIDs of all Nodes, objects and unwritten machines.
 func (l *Lifecycle) UIDs() map[types.UID]bool {
 	uids := make(map[types.UID]bool, len(l.Nodes)+len(l.Objects))
 	for i := range l.Nodes {

@@ -93,21 +93,21 @@ func (p *pass) add(f Finding) { p.found[f.key()] = f }
 
 // judge queries internal/handshake about the sandbox of every entry.
 func (a *Audit) judge(p *pass, read time.Time) {
-	queries := make([]handshake.Question, len(p.entries))
+	queries := make([]handshake.Query, len(p.entries))
 	for i, e := range p.entries {
-		queries[i] = handshake.Question{SandboxID: e.SandboxID, NodeUID: thisNode, Seen: read}
+		queries[i] = handshake.Query{SandboxID: e.SandboxID, NodeUID: thisNode, Seen: read}
 	}
 	a.memory.Expect(queries)
 	a.memory.Observe(p.look)
 	for i, e := range p.entries {
-		response := handshake.Judge(queries[i], p.look, a.row(queries[i]), a.settings)
+		outcome := handshake.Judge(queries[i], p.look, a.row(queries[i]), a.settings)
 		switch {
-		case response.Kind != handshake.Answer:
+		case outcome.Kind != handshake.Decided:
 		case p.listed[e.SandboxID]:
-			if response.Reason != v1alpha1.ReasonSandboxReady {
+			if outcome.Reason != v1alpha1.ReasonSandboxReady {
 				p.add(ofEntry(v1alpha1.ReasonAddressOfStoppedSandbox, e, "the runtime lists the sandbox as not ready"))
 			}
-		case response.Verdict == v1alpha1.VerdictReadyForRelease:
+		case outcome.Verdict == v1alpha1.VerdictReadyForRelease:
 			p.gone = append(p.gone, e)
 			p.add(ofEntry(v1alpha1.ReasonAddressLeaked, e, "no list of the runtime showed the sandbox for longer than %s", a.settings.SandboxCreationMax))
 		}
@@ -117,7 +117,7 @@ func (a *Audit) judge(p *pass, read time.Time) {
 // row is what is remembered of a sandbox, as if it had never been listed: then only the row of lists without it counts. That a
 // sandbox which was seen is gone is proven by one list; but its CNI DEL may still be on its way. Whether its pod has another sandbox is
 // left out too: these IPAMs give every sandbox an entry of its own.
-func (a *Audit) row(q handshake.Question) handshake.Recollection {
+func (a *Audit) row(q handshake.Query) handshake.Recollection {
 	known := a.memory.Recall(q)
 	return handshake.Recollection{AbsentSince: known.AbsentSince, Clash: known.Clash}
 }

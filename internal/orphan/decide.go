@@ -20,7 +20,7 @@ func Decide(f Facts, now time.Time) Decision {
 	case !f.Live:
 		return Decision{Row: d.Row, Action: Reread, Reason: d.Reason, Message: d.Message}
 	case f.Entries.Get().TakenOver:
-		// There is nothing to give back, and whoever has the address by now is free of the doubt.
+		// Nothing is left to release, and the sandbox that has the address by now need not wait for this one.
 		return Decision{Row: d.Row, Action: Drop, Reason: d.Reason, Message: d.Message}
 	}
 	if held, inUse := elsewhere(&f); inUse {
@@ -55,7 +55,7 @@ func decide(f *Facts, now time.Time) Decision {
 	if held {
 		return d
 	}
-	if d, open := decideAsked(f, now, askedMessage(claim)); open {
+	if d, open := decideQuery(f, now, queryMessage(claim)); open {
 		return d
 	}
 	if claim != nil {
@@ -104,17 +104,17 @@ func unqueried(f *Facts) (Decision, bool) {
 	return Decision{}, false
 }
 
-// decideOtherKind is row NotQueried of entries that no sandbox of a container runtime owns: what no runtime has, each node reports as absent.
+// decideOtherKind is row NotQueried for entries that no sandbox owns: every node would report their owner as absent.
 func decideOtherKind(owner ownership.Kind) Decision {
 	if owner == ownership.KindResourceClaim {
 		return wait(RowNotQueried, v1alpha1.ReasonOwnedByResourceClaim, 0, "a ResourceClaim owns these addresses, and its driver releases them: they are held. Nothing to do while the claim "+
 			"exists (kubectl holdfast who ADDRESS); if the claim is gone and the entry stays, release it by hand: kubectl holdfast release ADDRESS")
 	}
-	return wait(RowNotQueried, v1alpha1.ReasonOwnerKindUnknown, 0, "no container runtime makes this ID, so these addresses belong to an owner of a kind that Holdfast does not know: they are "+
+	return wait(RowNotQueried, v1alpha1.ReasonOwnerKindUnknown, 0, "no container runtime uses IDs of this form, so Holdfast does not know what owns these addresses: they are "+
 		"held, and no node is queried. Find out what wrote the entry (kubectl holdfast who ADDRESS); once its owner is gone, release it by hand: kubectl holdfast release ADDRESS")
 }
 
-// decideAddressed is row ClaimedByNode: a claimed sandbox is judged like the one of a pod that is gone, by the same table.
+// decideAddressed is row ClaimedByNode: a claimed sandbox is judged like that of a deleted pod, by the same table.
 func decideAddressed(d release.Decision) Decision {
 	decided := Decision{Row: RowClaimedByNode, Reason: d.Reason, Message: d.Message, After: d.After, OutOfService: d.OutOfService}
 	switch d.Action {
@@ -129,12 +129,12 @@ func decideAddressed(d release.Decision) Decision {
 	case release.Wait, release.Keep:
 		decided.Action = Wait
 	default:
-		return wait(RowClaimedByNode, v1alpha1.ReasonUnclassified, 0, "the decision table said %s of a sandbox that a node has claimed", d.Action)
+		return wait(RowClaimedByNode, v1alpha1.ReasonUnclassified, 0, "the decision table of pods gives %s for a sandbox that a node has claimed", d.Action)
 	}
 	return decided
 }
 
-// chooseClaim gives the claim that rows OwnerNamedByNode and QueryOneNode are about, nil where there is none; held is row ConflictingClaims.
+// chooseClaim gives the claim for rows OwnerNamedByNode and QueryOneNode, nil without one; held is row ConflictingClaims.
 func chooseClaim(claims []Claim) (chosen *Claim, d Decision, held bool) {
 	live := 0
 	for i := range claims {
@@ -154,13 +154,13 @@ func chooseClaim(claims []Claim) (chosen *Claim, d Decision, held bool) {
 	case live > 1 || (live == 0 && len(claims) > 1):
 		return nil, wait(RowConflictingClaims, v1alpha1.ReasonClaimedTwice, 0, "%d nodes report that they have, or had, this sandbox, and no two can: the addresses are held", len(claims)), true
 	case chosen != nil && chosen.NodeName == "":
-		return nil, wait(RowConflictingClaims, v1alpha1.ReasonClaimantUnknown, 0, "Node UID %s reported that it has, or had, this sandbox, and its machine is not known any more: "+
+		return nil, wait(RowConflictingClaims, v1alpha1.ReasonClaimantUnknown, 0, "Node UID %s reported that it has, or had, this sandbox, but no object names its machine any more: "+
 			"the addresses are held; release them by hand once you know that it is gone: kubectl holdfast release ADDRESS", chosen.NodeUID), true
 	}
 	return chosen, Decision{}, false
 }
 
-// rank: a claim that names a live pod counts most, and that of a Node that is there more than that of one that was.
+// rank orders claims: those that name a live pod first, then those of live Nodes.
 func (c *Claim) rank() int {
 	switch {
 	case c.Pod.IsKnown() && c.NodeName != "":
@@ -185,26 +185,26 @@ func decideClaimed(f *Facts, claim *Claim) Decision {
 	return d
 }
 
-func askedMessage(claim *Claim) string {
+func queryMessage(claim *Claim) string {
 	if claim != nil {
 		return "node " + claim.NodeName + " reported that it has, or had, the sandbox of these addresses; its report counts once every other node is known not to have it"
 	}
 	return "no pod UID can be shown to own these addresses: every node is queried whether it has, or had, their sandbox"
 }
 
-// decideAsked is the rows QueryAllNodes to AwaitAcknowledgments: true while the query to all nodes is open.
-func decideAsked(f *Facts, now time.Time, what string) (Decision, bool) {
-	asked := f.Asked
+// decideQuery is the rows QueryAllNodes to AwaitAcknowledgments: true while the query to all nodes is open.
+func decideQuery(f *Facts, now time.Time, what string) (Decision, bool) {
+	query := f.Query
 	switch {
-	case asked.Epoch == 0 && !f.Room:
+	case query.Epoch == 0 && !f.HasCapacity:
 		return wait(RowQueryAllNodes, v1alpha1.ReasonOrphanQueued, 0,
 			"no pod UID can be shown to own these addresses; every node will be queried about their sandbox once there are fewer other queries"), true
-	case asked.Epoch == 0:
-		return Decision{Row: RowQueryAllNodes, Action: Ask, Reason: v1alpha1.ReasonAwaitingAllNodes, Message: what}, true
-	case !f.Nodes.IsKnown() || len(f.Nodes.Get()) == 0: // somebody ran the sandbox, so that no node at all is a failed read
+	case query.Epoch == 0:
+		return Decision{Row: RowQueryAllNodes, Action: QueryAll, Reason: v1alpha1.ReasonAwaitingAllNodes, Message: what}, true
+	case !f.Nodes.IsKnown() || len(f.Nodes.Get()) == 0: // a node ran the sandbox, so an empty list is a failed read
 		return wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "which nodes there are, and what their agents acknowledge, could not be read: %s", f.Nodes.Why()), true
 	}
-	if left := asked.Since.Add(max(f.Settings.NodeGoneDelay, f.Settings.ReleaseDelay)).Sub(now); left > 0 {
+	if left := query.Since.Add(max(f.Settings.NodeGoneDelay, f.Settings.ReleaseDelay)).Sub(now); left > 0 {
 		return wait(RowAwaitDeletedNodes, v1alpha1.ReasonAwaitingAllNodes, left, "%s", what), true
 	}
 	if missing, names := missing(f, now); missing > 0 {
@@ -215,7 +215,7 @@ func decideAsked(f *Facts, now time.Time, what string) (Decision, bool) {
 	return Decision{}, false
 }
 
-// elsewhere: an address that somebody uses by now is not given back, whoever's sandbox is gone.
+// elsewhere holds an address that another pod or record uses by now.
 func elsewhere(f *Facts) (Decision, bool) {
 	switch {
 	case !f.Shown.IsRead():

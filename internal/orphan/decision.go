@@ -42,23 +42,23 @@ type Action string
 
 // The actions.
 const (
-	// Wait: nothing yet; After says when to look again even if no event comes.
+	// Wait: nothing is done; After says when to decide again without an event.
 	Wait Action = "Wait"
-	// Drop: the record goes, if there is one.
+	// Drop: the record is deleted, if there is one.
 	Drop Action = "Drop"
-	// Adopt: what the pools hold is written into the record, and every earlier query is void.
+	// Adopt: the entries of the pools are written into the record, and every earlier query is void.
 	Adopt Action = "Adopt"
-	// Ask: every node is queried, in the next epoch.
-	Ask Action = "Ask"
-	// Attribute: the entries are written into the record of the pod of Claim, and the orphan's goes.
+	// QueryAll: every node is queried, in the next epoch.
+	QueryAll Action = "QueryAll"
+	// Attribute: the entries are moved into the record of the pod of Claim.
 	Attribute Action = "Attribute"
-	// Address: the record gets the node of Claim, and that one alone is queried from then on.
+	// Address: the record gets the node of Claim, and only that node is queried from then on.
 	Address Action = "Address"
 	// Confirm: the claimant is queried, as internal/release says.
 	Confirm Action = "Confirm"
-	// Reread: to be decided again, with every fact read live.
+	// Reread: every fact is read live and decided again.
 	Reread Action = "Reread"
-	// Release: the entries go back to their pools; then the record goes.
+	// Release: the entries are removed from their pools; then the record is deleted.
 	Release Action = "Release"
 )
 
@@ -68,17 +68,17 @@ type Decision struct {
 	Row Row
 	// Action is what is to be done.
 	Action Action
-	// Reason is the word for event, condition, metric and log.
+	// Reason is the reason in event, condition, metric and log.
 	Reason v1alpha1.Reason
-	// Message says to a person what was found and what would end a wait.
+	// Message explains the decision to the user, and what would end a wait.
 	Message string
-	// After is how long until time alone could change the decision; zero when only an event can.
+	// After is the time until the decision can change without an event; zero for never.
 	After time.Duration
 	// Claim is the claim that Attribute and Address are about.
 	Claim Claim
 	// Missing is how many nodes have not acknowledged (row AwaitAcknowledgments).
 	Missing int
-	// OutOfService: the query of a Confirm is to a Node that is tainted out-of-service.
+	// OutOfService: the query of a Confirm is to a Node with the out-of-service taint.
 	OutOfService bool
 	// Proven: the sandbox is gone, and only another use of its addresses holds them.
 	Proven bool

@@ -12,14 +12,14 @@
 //	AwaitOwner            without an owner for less than releaseDelay    Wait
 //	NotRecorded           there is no record of it                       Adopt
 //	EntryNotRecorded      a pool holds an entry that the record lacks    Adopt, and query again
-//	ClaimedByNode         a node has claimed it: the record has a node   as internal/release says of a pod that is gone
+//	ClaimedByNode         a node has claimed it: the record has a node   as internal/release decides about a deleted pod
 //	                      name
 //	NotQueried            no container runtime makes the ID, or the      Wait
 //	                      kubelet is the only evidence
 //	ConflictingClaims     the claims of nodes contradict each other, or  Wait
 //	                      one is of an unknown node
-//	QueryAllNodes         not queried, or the version of the query is    Ask, if there is capacity; not within 30 s of a query of this
-//	                      not known                                      process that another process replaced
+//	QueryAllNodes         not queried, or the version of the query is    QueryAll, if there is capacity; not within 30 s of a query of
+//	                      not known                                      this process that another process replaced
 //	AwaitDeletedNodes     queried for less than nodeGoneDelay and        Wait
 //	                      releaseDelay
 //	AwaitAcknowledgments  a node ever seen has not acknowledged, and is  Wait
@@ -34,11 +34,11 @@
 // A claim does not shorten the query to the other nodes. A node that claims is trusted later about the sandbox, so its claim alone must
 // not take the sandbox away from a node that has it: from OwnerNamedByNode on every node has reported that it has or had it, or that it does not.
 //
-// Nothing is released while the network-status of a live pod shows an address of it, or while a record holds one of its addresses
-// for another sandbox: those hold in ClaimedByNode and AbsentOnAllNodes.
+// Nothing is released while the network-status of a live pod shows one of the addresses, or while a record holds one for another sandbox. This
+// applies in ClaimedByNode and AbsentOnAllNodes.
 //
-// A tombstone of the record shows that a release was begun, or that a pod disowned the entry, which proves nothing: what was
-// interrupted is decided again (docs/decisions/0132).
+// A tombstone of the record shows that a release was begun, or that a pod disowned the entry. It proves nothing: an interrupted release is
+// decided again (docs/decisions/0132).
 //
 // AwaitDeletedNodes is for Nodes that were never seen because they were deleted while no manager ran: they have then been gone for as long
 // as NodeDeleted of internal/release requires.

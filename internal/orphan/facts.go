@@ -11,29 +11,27 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// Facts are all that is known of one sandbox without an owner, at one moment.
+// Facts are the facts about one sandbox without an owner, at one moment.
 type Facts struct {
 	// Evidence is the mode of the installation.
 	Evidence release.Evidence
-	// Live says that the queries, then the responses to them, then the Nodes, then the record, and last the pools, were read past every cache, in
-	// this order.
+	// Live says that everything was read past the caches, in this order: the queries, the responses, the Nodes, the record, the pools.
 	Live bool
-	// Owner is the kind of owner that the entries' ID names.
+	// Owner is the kind of owner of the entries, by their ID.
 	Owner ownership.Kind
 	// Owned: a pod UID can be shown to own the sandbox.
 	Owned bool
-	// Entries are what the pools hold of it; Absent where that is nothing and nothing stands in its place.
+	// Entries are its entries in the pools; Absent if there are none and no other sandbox has its addresses.
 	Entries release.Fact[Entries]
-	// Record is the orphan's record; Absent where there is none.
+	// Record is the record of the orphan; Absent without one.
 	Record release.Fact[Record]
-	// Addressed is the observation of a sandbox that a node has claimed, as of a pod that is gone; nil where the record has no
-	// node name.
+	// Addressed is the observation of a sandbox that a node has claimed, as for a deleted pod; nil if the record has no node name.
 	Addressed *release.Observation
-	// Asked is the query to all nodes that stands.
-	Asked Asked
-	// Room: there are queries about fewer orphans than there may be at once.
-	Room bool
-	// Nodes is every Node ever seen.
+	// Query is the standing query to all nodes.
+	Query Query
+	// HasCapacity: there are fewer queries to all nodes than allowed.
+	HasCapacity bool
+	// Nodes are all machines that were ever seen as a Node.
 	Nodes release.Fact[[]Node]
 	// Shown names a live pod whose network-status shows one of the addresses.
 	Shown release.Fact[string]
@@ -43,43 +41,43 @@ type Facts struct {
 	Settings Settings
 }
 
-// Settings are the delays that the table knows.
+// Settings are the delays of the table.
 type Settings struct {
 	ReleaseDelay, NodeGoneDelay time.Duration
-	// HoldGoneNodes never takes the deletion of a Node object as proof.
+	// HoldGoneNodes: the deletion of a Node object is no proof.
 	HoldGoneNodes bool
 }
 
-// Entries are what the pools hold of a sandbox.
+// Entries are the entries of a sandbox in the pools.
 type Entries struct {
-	// Since is when the youngest was first seen; zero where nobody knows.
+	// Since is when the youngest was first seen; zero if unknown.
 	Since time.Time
 	// Unrecorded: the record lacks one of them.
 	Unrecorded bool
-	// Tombstone: one of them carries the tombstone of this very record: no pod can be given it, nor is it a pod's.
+	// Tombstone: one of them has the tombstone of this record. No pod owns it, and none can be given it.
 	Tombstone bool
-	// TakenOver: none is left, but another sandbox has an address of the record by now, so that this one is still to be proven gone.
+	// TakenOver: none is left, but another sandbox has an address of the record, so this sandbox still has to be proven gone.
 	TakenOver bool
 }
 
-// Record is what the orphan's record says.
+// Record is the content of the orphan's record.
 type Record struct {
-	// Claims are the nodes that report to have, or had, the sandbox, whatever the epoch: sandbox IDs never return.
+	// Claims are the nodes that report that they have, or had, the sandbox, in any epoch: sandbox IDs never return.
 	Claims []Claim
 }
 
-// Claim is the report of one node that a sandbox is, or was, its own.
+// Claim is the report of one node that it has, or had, a sandbox.
 type Claim struct {
 	// NodeUID is the Node that claims.
 	NodeUID types.UID
 	// BootID is the boot of the machine in which its agent claimed.
 	BootID string
-	// NodeName is its name, by a live Node or by its GuardedNode; empty where neither is there.
+	// NodeName is its name, by a live Node or by its GuardedNode; empty without either.
 	NodeName string
-	// Live: a Node object of that UID is there.
+	// Live: a Node object of that UID exists.
 	Live bool
-	// PodUID is the pod with which the node has seen the sandbox; empty if it does not say.
+	// PodUID is the pod UID with which the node saw the sandbox; empty if unknown.
 	PodUID types.UID
-	// Pod is that pod, where it is live; Absent where it is gone or not named.
+	// Pod is that pod if it is live; Absent if it is deleted or not named.
 	Pod release.Fact[string]
 }

@@ -12,33 +12,33 @@ import (
 // namedNodes is how many nodes of each kind a message names.
 const namedNodes = 3
 
-// kinds are the silences that do not count, in the order in which a message tells of them.
+// kinds are the states that do not prove that a node lacks the sandbox, in the order of a message.
 var kinds = []struct {
-	silence Silence
-	what    string
+	state NodeState
+	what  string
 }{
 	{NoAgent, "of which no agent has responded"},
-	{Behind, "not through with the query yet"},
-	{Elsewhere, "of which the agent has not responded in this boot"},
+	{NotAcknowledged, "not through with the query yet"},
+	{OtherBoot, "of which the agent has not responded in this boot"},
 	{NotGoneYet, "of which the Node object is gone, but not for long enough without a sign that its machine is alive"},
-	{NeverGone, "of which the Node object is gone, which is no proof here (delays.nodeGoneAction: Hold)"},
+	{GoneHeld, "of which the Node object is gone, which is no proof here (delays.nodeGoneAction: Hold)"},
 	{Unread, "of which nothing could be read"},
 }
 
-// missing counts the nodes whose silence does not count, and says which they are: of each kind the first few.
+// missing counts the nodes that may have the sandbox, and names the first few of each kind.
 func missing(f *Facts, now time.Time) (int, string) {
-	names := map[Silence][]string{}
+	names := map[NodeState][]string{}
 	all := 0
 	nodes := f.Nodes.Get()
 	for i := range nodes {
-		if silence := SilenceOf(&nodes[i], f.Asked, f.Settings, now); !silence.Counts() {
-			names[silence] = append(names[silence], nodes[i].Name)
+		if state := StateOf(&nodes[i], f.Query, f.Settings, now); !state.ProvesAbsence() {
+			names[state] = append(names[state], nodes[i].Name)
 			all++
 		}
 	}
 	var parts []string
 	for _, kind := range kinds {
-		if of := names[kind.silence]; len(of) > 0 {
+		if of := names[kind.state]; len(of) > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s (%s)", len(of), kind.what, few(of)))
 		}
 	}

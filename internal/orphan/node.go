@@ -11,20 +11,20 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// Node is one machine that was ever seen as a Node of the cluster, with what speaks for it. A machine that is back under another
-// Node object is that Node's: see Same.
+// Node is one machine that was ever seen as a Node of the cluster. A machine that is back under another Node object counts as that Node: see
+// Same.
 type Node struct {
 	// Name is the name of the Node object, now or when it was last seen.
 	Name string
-	// Live is the Node object that this machine has now; Absent where it has none.
+	// Live is the Node object of this machine; Absent without one.
 	Live release.Fact[release.Node]
-	// GoneSince is since when it is proven that it has none, with no sign of its kubelet or machine since; persisted.
+	// GoneSince is since when the machine has no Node object, without a later sign that its kubelet or machine is alive; persisted.
 	GoneSince release.Fact[time.Time]
-	// Acknowledged is what its agent has responded to the queries to all nodes; Absent where there is no response.
+	// Acknowledged is the response of its agent to the queries to all nodes; Absent without one.
 	Acknowledged release.Fact[Acknowledgement]
 }
 
-// Acknowledgement is up to which query an agent has responded: it claims the sandbox of each, or its node has none.
+// Acknowledgement is up to which query an agent has responded: its node has claimed the sandbox of each query, or does not have it.
 type Acknowledgement struct {
 	// UID is that of the AllNodesQuery.
 	UID        types.UID
@@ -32,89 +32,89 @@ type Acknowledgement struct {
 	BootID     string
 }
 
-// Asked is a query to all nodes.
-type Asked struct {
+// Query is a query to all nodes.
+type Query struct {
 	// UID is that of the AllNodesQuery.
 	UID types.UID
-	// Epoch is the query's; zero where none stands.
+	// Epoch is that of the query; zero if there is none.
 	Epoch int64
 	// Since is when it was made, or when the present observation of Nodes began.
 	Since time.Time
 }
 
-// Silence is what it proves that a node has not claimed a sandbox. The zero value is invalid.
-type Silence uint8
+// NodeState says whether a node is known not to have a sandbox that it has not claimed. The zero value is invalid.
+type NodeState uint8
 
-// The kinds of silence. Only the first three count.
+// The states of a node. Only the first three prove that it does not have the sandbox.
 const (
-	// Counted: its agent has responded to the query on the machine and the boot that the live Node object names.
-	Counted Silence = iota + 1
-	// Gone: its Node object has been gone for nodeGoneDelay without a sign that its machine is alive.
+	// Acknowledged: its agent has responded to the query, in the boot of the machine that the live Node object names.
+	Acknowledged NodeState = iota + 1
+	// Gone: its Node object has been deleted for nodeGoneDelay without a sign that its machine is alive.
 	Gone
-	// Fenced: it is tainted out-of-service and not Ready.
-	Fenced
+	// OutOfService: it has the out-of-service taint and is not Ready.
+	OutOfService
 	// NoAgent: there is no response of an agent.
 	NoAgent
-	// Behind: its agent has not responded to the query.
-	Behind
-	// Elsewhere: its agent has responded in another boot.
-	Elsewhere
-	// NotGoneYet: its Node object is gone, and not for long enough.
+	// NotAcknowledged: its agent has not responded to this query.
+	NotAcknowledged
+	// OtherBoot: its agent has responded in another boot.
+	OtherBoot
+	// NotGoneYet: its Node object was deleted less than nodeGoneDelay ago.
 	NotGoneYet
-	// NeverGone: its Node object is gone, and the configuration does not take that for proof.
-	NeverGone
+	// GoneHeld: its Node object was deleted, which the configuration does not accept as proof.
+	GoneHeld
 	// Unread: it could not be read.
 	Unread
 )
 
-// Counts says whether the node is known not to have the sandbox.
-func (s Silence) Counts() bool { return s == Counted || s == Gone || s == Fenced }
+// ProvesAbsence says whether the node is known not to have the sandbox.
+func (s NodeState) ProvesAbsence() bool { return s == Acknowledged || s == Gone || s == OutOfService }
 
-// SilenceOf says what it proves that a node has not claimed a sandbox. Ready or not makes no difference: a node that is not Ready
-// has its sandboxes all the same.
-func SilenceOf(n *Node, asked Asked, s Settings, now time.Time) Silence {
+// StateOf gives the state of a node that has not claimed the sandbox. Readiness alone makes no difference: a node that is not Ready may have
+// its sandboxes all the same.
+func StateOf(n *Node, query Query, s Settings, now time.Time) NodeState {
 	switch {
 	case n.Live.IsAbsent():
-		return silenceOfGone(n, s, now)
+		return stateOfDeleted(n, s, now)
 	case !n.Live.IsKnown() || !n.Acknowledged.IsRead():
 		return Unread
 	}
 	node := n.Live.Get()
-	said := acknowledged(n, &node, asked)
-	if !said.Counts() && node.OutOfService && !node.Ready {
-		return Fenced
+	state := acknowledged(n, &node, query)
+	if !state.ProvesAbsence() && node.OutOfService && !node.Ready {
+		return OutOfService
 	}
-	return said
+	return state
 }
 
-func acknowledged(n *Node, node *release.Node, asked Asked) Silence {
-	said := n.Acknowledged.Get()
+func acknowledged(n *Node, node *release.Node, query Query) NodeState {
+	given := n.Acknowledged.Get()
 	switch {
 	case n.Acknowledged.IsAbsent():
 		return NoAgent
-	case said.BootID != node.BootID || said.BootID == "":
-		return Elsewhere
-	case asked.Epoch == 0 || said.UID != asked.UID || said.Generation < asked.Epoch:
-		return Behind
+	case given.BootID != node.BootID || given.BootID == "":
+		return OtherBoot
+	case query.Epoch == 0 || given.UID != query.UID || given.Generation < query.Epoch:
+		return NotAcknowledged
 	}
-	return Counted
+	return Acknowledged
 }
 
-func silenceOfGone(n *Node, s Settings, now time.Time) Silence {
+func stateOfDeleted(n *Node, s Settings, now time.Time) NodeState {
 	switch {
 	case !n.GoneSince.IsRead():
 		return Unread
 	case s.HoldGoneNodes:
-		return NeverGone
+		return GoneHeld
 	case n.GoneSince.IsAbsent() || now.Before(n.GoneSince.Get().Add(s.NodeGoneDelay)):
 		return NotGoneYet
 	}
 	return Gone
 }
 
-// Same says whether a machine that was seen before is the one that a live Node names: the same boot, or a later one, of the same machine,
-// under whatever Node UID, as release.Compare says. That Node's agent speaks for the machine. A machine that was replaced under its Node
-// UID is not: it may be alive. The boot ID alone shows nothing: clones of a virtual machine that runs share it.
+// Same says whether a machine that was seen before is the one that a live Node names, in the same boot or a later one, under any Node UID (see
+// release.Compare): then the agent of that Node responds for it. A machine that was replaced under its Node UID may be alive. The boot ID
+// alone is no evidence, because clones of a running virtual machine share it.
 func Same(seen v1alpha1.NodeIdentity, live release.Machine) bool {
 	return release.Compare(release.MachineOf(seen), live) != release.Replaced
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// Nodes are what Decide needs: every live Node, with what its agent has responded, and every machine that no Node reports.
+// Nodes gives the nodes for Decide: every live Node, with the response of its agent, and every machine that no Node reports.
 func Nodes(machines *nodelife.Lifecycle, acknowledged map[types.UID]Acknowledgement, now time.Time) []Node {
 	nodes := make([]Node, 0, len(machines.Nodes))
 	for i := range machines.Nodes {

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// cases is how many random facts are judged; the seed is fixed, so that a failure is one for ever.
+// cases is the number of random facts; the seed is fixed, so that a failure is reproducible.
 const (
 	cases      = 120_000
 	seed, more = 20260101, 7
@@ -53,15 +53,15 @@ func (d dice) node() Node {
 	if d.one(20) {
 		n.BootID = ""
 	}
-	said := Acknowledgement{UID: "all", Generation: pick(d, asked, asked, asked, asked, asked+1, asked-1, 0), BootID: n.BootID}
+	given := Acknowledgement{UID: "all", Generation: pick(d, epoch, epoch, epoch, epoch, epoch+1, epoch-1, 0), BootID: n.BootID}
 	if d.one(12) {
-		said.UID = pick(d, types.UID(""), types.UID("other"))
+		given.UID = pick(d, types.UID(""), types.UID("other"))
 	}
 	if d.one(12) {
-		said.BootID = pick(d, "", "other")
+		given.BootID = pick(d, "", "other")
 	}
 	gone := now.Add(-time.Duration(d.IntN(10)) * time.Minute)
-	node := Node{Name: "n", Live: fact(d, n), GoneSince: release.Absent[time.Time](), Acknowledged: fact(d, said)}
+	node := Node{Name: "n", Live: fact(d, n), GoneSince: release.Absent[time.Time](), Acknowledged: fact(d, given)}
 	if d.one(5) {
 		node.Live, node.GoneSince = release.Absent[release.Node](), fact(d, gone)
 	}
@@ -79,14 +79,14 @@ func (d dice) facts() Facts {
 	f := reclaimable()
 	f.Evidence = pick(d, release.EvidenceAgent, release.EvidenceAgent, release.EvidenceAgent, release.EvidenceKubelet, 0)
 	f.Owner = pick(d, ownership.KindSandbox, ownership.KindSandbox, ownership.KindSandbox, ownership.KindResourceClaim, ownership.KindUnknown, 0)
-	f.Live, f.Owned, f.Room = !d.one(5), d.one(20), !d.one(3)
+	f.Live, f.Owned, f.HasCapacity = !d.one(5), d.one(20), !d.one(3)
 	f.Entries = fact(d, Entries{Since: now.Add(-time.Duration(d.IntN(6)) * time.Minute), Unrecorded: d.one(12), Tombstone: d.one(12), TakenOver: d.one(12)})
 	var claims []Claim
 	for d.one(5) {
 		claims = append(claims, d.claim())
 	}
 	f.Record = fact(d, Record{Claims: claims})
-	f.Asked = Asked{UID: "all", Epoch: pick(d, asked, asked, asked, 0), Since: now.Add(-time.Duration(d.IntN(30)) * time.Minute)}
+	f.Query = Query{UID: "all", Epoch: pick(d, epoch, epoch, epoch, 0), Since: now.Add(-time.Duration(d.IntN(30)) * time.Minute)}
 	var all []Node
 	for range d.IntN(4) {
 		all = append(all, d.node())
@@ -109,8 +109,8 @@ func (d dice) facts() Facts {
 	return f
 }
 
-// An independent statement of what an address without an owner may be given back for, and its record be dropped as that of a
-// sandbox that is gone.
+// An independent statement of the evidence on which the addresses of an orphan may be released, and its record dropped as that of a sandbox
+// that is gone.
 func TestI1I5AnOrphanIsReclaimedOnlyWhenNoNodeCanHaveIt(t *testing.T) {
 	d := dice{rand.New(rand.NewPCG(seed, more))}
 	ways := map[string]int{}
@@ -120,14 +120,14 @@ func TestI1I5AnOrphanIsReclaimedOnlyWhenNoNodeCanHaveIt(t *testing.T) {
 		if decision.Action == "" || decision.Message == "" || decision.Reason == "" {
 			t.Fatalf("no decision: %+v about %+v", decision, f)
 		}
-		if believesAClaim(decision) {
+		if trustsClaim(decision) {
 			ways["claim"]++
 			checkClaim(t, &f, decision)
 		}
-		if !takesItForGone(&f, decision) {
+		if !treatsAsGone(&f, decision) {
 			continue
 		}
-		way, allowed := mayGo(&f)
+		way, allowed := mayRelease(&f)
 		used := decision.Action == Release && (!f.Shown.IsAbsent() || !f.Rival.IsAbsent())
 		if !allowed || used {
 			t.Fatalf("row %s, %s (%s), used: %v, of %+v", decision.Row, decision.Action, decision.Reason, used, f)
@@ -137,73 +137,73 @@ func TestI1I5AnOrphanIsReclaimedOnlyWhenNoNodeCanHaveIt(t *testing.T) {
 	wantAll(t, ways)
 }
 
-// wantAll: the random facts do lead to each way.
+// wantAll fails if the random facts hardly ever lead to one of the ways.
 func wantAll(t *testing.T, ways map[string]int) {
 	t.Helper()
-	for _, way := range []string{"claimant", "lifecycle", "silence", "claim"} {
+	for _, way := range []string{"claimant", "lifecycle", "all nodes", "claim"} {
 		if ways[way] < cases/10000 {
 			t.Errorf("%s: %d of %d releases: the facts hardly ever suffice", way, ways[way], cases)
 		}
 	}
 }
 
-// believesAClaim: from then on one node's word decides.
-func believesAClaim(d Decision) bool { return d.Action == Address || d.Action == Attribute }
+// trustsClaim says whether from then on the report of one node decides.
+func trustsClaim(d Decision) bool { return d.Action == Address || d.Action == Attribute }
 
 func checkClaim(t *testing.T, f *Facts, d Decision) {
 	t.Helper()
-	if !f.Live || f.Evidence != release.EvidenceAgent || !everyNodeSilent(f) {
-		t.Fatalf("row %s, %s: a claim is believed before every other node is known not to have the sandbox: %+v", d.Row, d.Action, *f)
+	if !f.Live || f.Evidence != release.EvidenceAgent || !noNodeHasIt(f) {
+		t.Fatalf("row %s, %s: a claim is trusted before every other node is known not to have the sandbox: %+v", d.Row, d.Action, *f)
 	}
 }
 
-// takesItForGone: it is released; or the record goes though somebody had an address of it.
-func takesItForGone(f *Facts, d Decision) bool {
+// treatsAsGone says whether the addresses are released, or the record is dropped although it had an address.
+func treatsAsGone(f *Facts, d Decision) bool {
 	empty := f.Addressed != nil && f.Addressed.Sandboxes.IsAbsent()
 	return d.Action == Release || (d.Action == Drop && d.Row != RowOwnerFound && d.Row != RowNoAddresses && !empty)
 }
 
-func mayGo(f *Facts) (way string, allowed bool) {
+func mayRelease(f *Facts) (way string, allowed bool) {
 	switch {
 	case !f.Live || f.Owned || !f.Record.IsKnown() || !f.Entries.IsKnown() || f.Entries.Get().Unrecorded:
 		return "", false
 	case f.Addressed != nil:
 		return claimantReports(f.Addressed)
 	}
-	return "silence", f.Owner == ownership.KindSandbox && f.Evidence == release.EvidenceAgent && len(f.Record.Get().Claims) == 0 && everyNodeSilent(f)
+	return "all nodes", f.Owner == ownership.KindSandbox && f.Evidence == release.EvidenceAgent && len(f.Record.Get().Claims) == 0 && noNodeHasIt(f)
 }
 
-// claimantReports: the claimant responded with ReadyForRelease as the very Node in the very boot that was queried, or its machine is declared dead.
+// claimantReports says whether the claimant responded with ReadyForRelease as the Node and in the boot that was queried, or its machine is out of service or gone.
 func claimantReports(o *release.Observation) (string, bool) {
 	s := o.Sandboxes.Get()[0]
 	node := o.Node.Get()
-	fated := o.Node.IsAbsent() || (o.Node.IsKnown() && (release.Compare(s.Machine.Get(), node.Machine) == release.Replaced || (node.OutOfService && !node.Ready)))
-	if fated {
-		return "lifecycle", true // by internal/release, which has tests of its own
+	decidedByLifecycle := o.Node.IsAbsent() || (o.Node.IsKnown() && (release.Compare(s.Machine.Get(), node.Machine) == release.Replaced || (node.OutOfService && !node.Ready)))
+	if decidedByLifecycle {
+		return "lifecycle", true // internal/release tests this
 	}
 	return "claimant", o.Evidence == release.EvidenceAgent && s.Response.Get().Verdict == v1alpha1.VerdictReadyForRelease &&
 		node.NodeUID == s.Query.Get().NodeUID && node.BootID == s.Query.Get().BootID
 }
 
-func everyNodeSilent(f *Facts) bool {
-	if f.Asked.Epoch == 0 || now.Sub(f.Asked.Since) < 5*time.Minute {
+func noNodeHasIt(f *Facts) bool {
+	if f.Query.Epoch == 0 || now.Sub(f.Query.Since) < 5*time.Minute {
 		return false
 	}
 	for _, n := range f.Nodes.Get() {
-		if !acknowledges(n, f.Asked) && !isFenced(n) && !isGone(n, f.Settings) {
+		if !acknowledges(n, f.Query) && !isOutOfService(n) && !isGone(n, f.Settings) {
 			return false
 		}
 	}
 	return f.Nodes.IsKnown() && len(f.Nodes.Get()) > 0
 }
 
-func acknowledges(n Node, question Asked) bool {
-	node, said := n.Live.Get(), n.Acknowledged.Get()
-	return n.Live.IsKnown() && n.Acknowledged.IsKnown() && said.UID == question.UID && said.Generation >= question.Epoch &&
-		said.BootID == node.BootID && said.BootID != ""
+func acknowledges(n Node, query Query) bool {
+	node, given := n.Live.Get(), n.Acknowledged.Get()
+	return n.Live.IsKnown() && n.Acknowledged.IsKnown() && given.UID == query.UID && given.Generation >= query.Epoch &&
+		given.BootID == node.BootID && given.BootID != ""
 }
 
-func isFenced(n Node) bool {
+func isOutOfService(n Node) bool {
 	return n.Live.IsKnown() && n.Acknowledged.IsRead() && n.Live.Get().OutOfService && !n.Live.Get().Ready
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// Aim is the action that the decision leads to, also where the facts have to be read again first, or where mode Shadow only reports it.
+// Aim is the action that the decision leads to, also if the facts have to be read again first or mode Shadow only reports it.
 func (d Decision) Aim() Action {
 	switch {
 	case d.Withheld != nil:
@@ -22,7 +22,7 @@ func (d Decision) Aim() Action {
 
 const stayTaken = "apart from addresses of sandboxes that are proven gone, which stay in their pools while the mode is Shadow: "
 
-// withheld is what is decided on a pod whose addresses would be released in mode Guard, and stay in their pools in mode Shadow.
+// withheld is the decision on a pod whose addresses mode Guard would release, and mode Shadow leaves in their pools.
 func (d Decision) withheld(o Observation, now time.Time) Decision {
 	rest := decideOwned(o.without(&d), now)
 	rest.Withheld, rest.Readdress = &d, rest.Readdress || d.Readdress
@@ -30,7 +30,7 @@ func (d Decision) withheld(o Observation, now time.Time) Decision {
 	return rest
 }
 
-// then is what there is to wait for once the queries of a Confirm are sent.
+// then is the decision once the queries of a Confirm are made.
 func (d Decision) then(o Observation, now time.Time) *Decision {
 	then := decideOwned(o.without(d.Withheld).queried(d, now), now)
 	if d.Withheld != nil {
@@ -39,7 +39,7 @@ func (d Decision) then(o Observation, now time.Time) *Decision {
 	return &then
 }
 
-// without is the observation as it would be if the entries of the sandboxes of a decision were removed.
+// without is the observation without the entries of a decision's sandboxes.
 func (o Observation) without(d *Decision) Observation {
 	if d == nil {
 		return o
@@ -56,7 +56,7 @@ func (o Observation) without(d *Decision) Observation {
 	return o
 }
 
-// queried is the observation as it will be once the queries of a Confirm are made.
+// queried is the observation after the queries of a Confirm are made.
 func (o Observation) queried(d Decision, now time.Time) Observation {
 	node := o.Node.Get()
 	query := func(q Exchange, id string) Fact[Query] {

@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestOneDecisionSaysWhatFollows draws observations with two sandboxes: what mode Shadow withholds is what mode Guard would do, the rest is
-// decided as if it was done, and a query says what there is to wait for.
-func TestOneDecisionSaysWhatFollows(t *testing.T) {
+// TestOneDecisionHasItsConsequences draws observations with two sandboxes: mode Shadow withholds the action of mode Guard and decides the rest as
+// if it was done, and a Confirm has the decision that follows.
+func TestOneDecisionHasItsConsequences(t *testing.T) {
 	const draws = 50_000
 	random := rand.New(rand.NewPCG(3, 4))
 	seen := map[Action]int{}
@@ -36,7 +36,7 @@ func TestOneDecisionSaysWhatFollows(t *testing.T) {
 	}
 }
 
-// checkShadow compares what mode Shadow decides with what mode Guard does.
+// checkShadow compares the decision in mode Shadow with that in mode Guard.
 func checkShadow(t *testing.T, o Observation, guard Decision) {
 	t.Helper()
 	o.Withholds = true

@@ -8,7 +8,8 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// judgeByAgent is row AwaitRuntimeReport, and what rows PodCompleted and TerminatedAfterDeletion do with agents: the container runtime of the node decides, whether the Node is Ready or not.
+// judgeByAgent is row AwaitRuntimeReport, and with agents also rows PodCompleted and TerminatedAfterDeletion: the report of the node's agent
+// decides, whether the Node is Ready or not.
 func judgeByAgent(row Row, o Observation, s *Sandbox, now time.Time) Decision {
 	exchange, node := s.exchange().during(false), o.Node.Get()
 	report, responded := exchange.Report(node)
@@ -27,7 +28,7 @@ func judgeByAgent(row Row, o Observation, s *Sandbox, now time.Time) Decision {
 	return waitForResponse(row, o, exchange.Query.Get(), "sandbox "+s.ID+" is gone", now)
 }
 
-// judgeReported is a sandbox that the agent of the pod's node reports as gone.
+// judgeReported judges a sandbox that the agent of the pod's node reports as gone.
 func judgeReported(row Row, s *Sandbox, report Response, why string) Decision {
 	if !report.neverListed() {
 		return releaseSandbox(row, v1alpha1.ReasonSandboxGone, s, why)
@@ -35,8 +36,8 @@ func judgeReported(row Row, s *Sandbox, report Response, why string) Decision {
 	return releaseOwn(row, v1alpha1.ReasonSandboxGone, s, why)
 }
 
-// releaseOwn releases a sandbox on evidence about the pod's node alone. A sandbox that only the time of its ADD ties to the pod may run on
-// another node, because watches are late: it is disowned (docs/decisions/0132).
+// releaseOwn releases a sandbox on evidence about the pod's node alone. It disowns a sandbox that only the time of its ADD ties to the pod: such
+// a sandbox may run on another node, because watches are late (docs/decisions/0132).
 func releaseOwn(row Row, reason v1alpha1.Reason, s *Sandbox, why string) Decision {
 	if s.Attribution != v1alpha1.AttributionObservedAdd && s.Attribution != v1alpha1.AttributionUnconfirmed {
 		return releaseSandbox(row, reason, s, why)
@@ -56,7 +57,7 @@ func succeeded(report Response) string {
 	return ": its pod's sandbox " + report.SuccessorID + " may use the address now"
 }
 
-// waitForResponse says what does not respond: the node, or its agent. what is what the agent is to report on.
+// waitForResponse waits for the agent's report on what, and says whether the node or its agent does not respond.
 func waitForResponse(row Row, o Observation, query Query, what string, now time.Time) Decision {
 	left := remaining(query.Time, o.Settings.ResponseWithin, now)
 	switch {
@@ -83,10 +84,11 @@ func confirm(row Row, sandbox string, outOfService bool) Decision {
 		Message: "the agent of its node is queried " + what}
 }
 
-// isOutOfService is the ground of row NodeOutOfService: on a Ready node the taint alone declares nothing.
+// isOutOfService is the condition of row NodeOutOfService. The taint is no evidence while the node is Ready.
 func isOutOfService(node Node) bool { return node.OutOfService && !node.Ready }
 
-// judgeOutOfService is row NodeOutOfService with agents: the agent is queried once more, and its DoNotRelease wins over the taint and over what the kubelet reported.
+// judgeOutOfService is row NodeOutOfService with agents: the agent is queried once more, and its DoNotRelease wins over the taint and over the
+// kubelet's report.
 func judgeOutOfService(o Observation, s *Sandbox, now time.Time) Decision {
 	exchange, node := s.exchange().during(false), o.Node.Get()
 	report, responded := exchange.Report(node)
@@ -101,7 +103,7 @@ func judgeOutOfService(o Observation, s *Sandbox, now time.Time) Decision {
 				"switch the machine off, take the taint away and set it again",
 			s.ID, report.Reason)
 	case exchange.Query.Get().Time.Before(node.ReadySince) && !node.ReadySince.After(now):
-		return confirm(RowNodeOutOfService, s.ID, true) // the agent had no response to give while the node was Ready: that counts only from now on
+		return confirm(RowNodeOutOfService, s.ID, true) // while the node was Ready, a missing response was no evidence
 	}
 	if left := remaining(exchange.Query.Get().Time, o.Settings.ReleaseDelay, now); left > 0 {
 		return wait(RowNodeOutOfService, v1alpha1.ReasonAwaitingNodeResponse, left,
@@ -112,8 +114,8 @@ func judgeOutOfService(o Observation, s *Sandbox, now time.Time) Decision {
 		"its node is tainted out-of-service and is not Ready, and its agent, queried since, did not respond")
 }
 
-// contradicted is the last report on a sandbox whose Node is gone or replaced, if it is that the sandbox is not gone. The agent of a Node that
-// is gone cannot be queried again, so its report stands until the machine registers again or a user overrides it.
+// contradicted gives the last report on a sandbox whose Node is deleted or replaced, if it was DoNotRelease. That agent cannot be queried again,
+// so the report counts until the machine registers again or a user overrides it.
 func contradicted(o Observation, s *Sandbox) (Response, bool) {
 	exchange := s.exchange().during(false)
 	if o.Evidence != EvidenceAgent || !exchange.Query.IsKnown() || !s.Machine.IsKnown() || exchange.Query.Get().NodeUID != s.Machine.Get().NodeUID {
@@ -123,7 +125,7 @@ func contradicted(o Observation, s *Sandbox) (Response, bool) {
 	return report, responded && !s.isGone(report)
 }
 
-// startingReported: the agent reports a sandbox of the pod, by its ID, although no pool has an entry for the pod.
+// startingReported gives the agent's report if it names a sandbox of the pod although no pool has an entry for the pod.
 func startingReported(o Observation) (Response, bool) {
 	if o.Evidence != EvidenceAgent || !o.Node.IsKnown() {
 		return Response{}, false
@@ -132,7 +134,7 @@ func startingReported(o Observation) (Response, bool) {
 	return report, responded && !report.gone() && report.SuccessorID != ""
 }
 
-// unreadAny says why a report on any sandbox of the pod, which holds the pod in the rows before GracePeriod, is not known; empty if it is.
+// unreadAny says why the report on any sandbox of the pod could not be read; empty if it was, or if the rows before GracePeriod do not need it.
 func unreadAny(o Observation) string {
 	if o.Evidence != EvidenceAgent || !o.Node.IsKnown() || isOutOfService(o.Node.Get()) {
 		return ""
@@ -140,8 +142,8 @@ func unreadAny(o Observation) string {
 	return o.Any.unread()
 }
 
-// decideAny is the agent's half of row MayBeStarting: its grace is over, no pool holds anything for the pod, and the node is queried
-// about every sandbox of it.
+// decideAny is row MayBeStarting with agents: the grace period is over, no pool has an entry for the pod, and the node is queried about every
+// sandbox of it.
 func decideAny(o Observation, now time.Time) Decision {
 	const what = "no pool holds an address for it, "
 	if !o.Node.IsKnown() {
@@ -160,8 +162,8 @@ func decideAny(o Observation, now time.Time) Decision {
 	return waitForResponse(RowMayBeStarting, o, about.Query.Get(), "a sandbox of the pod is there or starting", now)
 }
 
-// decideInUse is row PodInUse with agents: nothing of a pod that lives is ever released. Where its entries cannot all be those of its
-// present sandbox, its node is queried, and an entry in whose place another sandbox came is rewritten.
+// decideInUse is row PodInUse with agents: no address of a live pod is released. If its entries cannot all belong to its present sandbox, its
+// node is queried, and the entry of a replaced sandbox is rewritten.
 func decideInUse(o Observation, now time.Time) Decision {
 	keep := keepInUse()
 	if o.Pod.Get().Ending != EndingNone || !o.Sandboxes.IsKnown() || !o.Node.IsKnown() {
@@ -178,12 +180,12 @@ func decideInUse(o Observation, now time.Time) Decision {
 		}
 	}
 	for _, d := range byAction[Keep] {
-		keep.Asking, keep.After = keep.Asking || d.Asking, earlier(keep.After, d.After)
+		keep.Queried, keep.After = keep.Queried || d.Queried, earlier(keep.After, d.After)
 	}
 	return keep
 }
 
-// judgeInUse says of one sandbox of a pod that lives whether its node is to be queried about it, or its entries to be rewritten.
+// judgeInUse decides, for one sandbox of a live pod, whether to query its node or to rewrite its entries.
 func judgeInUse(o Observation, s *Sandbox, now time.Time) Decision {
 	keep := keepInUse()
 	if o.Evidence != EvidenceAgent {
@@ -204,7 +206,7 @@ func judgeInUse(o Observation, s *Sandbox, now time.Time) Decision {
 	case responded && replaces(report, s):
 		return rewrite(s, report)
 	case exchange.stands(o.Node.Get(), false, now):
-		keep.Asking = true
+		keep.Queried = true
 	case left > 0:
 		keep.After = left
 	default:
@@ -213,8 +215,8 @@ func judgeInUse(o Observation, s *Sandbox, now time.Time) Decision {
 	return keep
 }
 
-// doubted: the entry may not be the pod's present sandbox's, because there is more than one or because its machine has booted since;
-// left is the remaining wait, so that the ordinary replacement of a sandbox queries no node.
+// doubted says whether the entry may belong to an earlier sandbox of the pod, because there is more than one or the machine has rebooted. left is
+// the remaining wait, so that the ordinary replacement of a sandbox causes no query.
 func doubted(o Observation, s *Sandbox, now time.Time) (left time.Duration, doubtful bool) {
 	if s.Conflict || !s.Machine.IsKnown() || seenWithAnother(o, s) {
 		return 0, false
@@ -243,7 +245,7 @@ func doubted(o Observation, s *Sandbox, now time.Time) (left time.Duration, doub
 	return remaining(youngest, o.Settings.ReleaseDelay, now), true
 }
 
-// replaces: the sandbox is gone, another one of the same pod UID is there, and the pod shows the address of the entry.
+// replaces says whether the sandbox is gone, another one of the same pod UID replaced it, and the pod shows the address of the entry.
 func replaces(report Response, s *Sandbox) bool {
 	return s.Shown && report.Verdict == v1alpha1.VerdictDoNotRelease && report.SuccessorID != "" && report.SuccessorID != s.ID &&
 		report.SuccessorID != v1alpha1.AnySandbox && report.Reason == string(v1alpha1.ReasonSandboxReplaced)
@@ -255,7 +257,7 @@ func rewrite(s *Sandbox, report Response) Decision {
 		Message:    "sandbox " + s.ID + " is gone and the pod uses its address in sandbox " + report.SuccessorID + ": the entry is given to that one"}
 }
 
-// merge makes one decision of several of one kind.
+// merge joins decisions with the same action.
 func merge(all []Decision) Decision {
 	one := all[0]
 	one.Sandboxes, one.Successors = nil, nil
@@ -271,8 +273,8 @@ func merge(all []Decision) Decision {
 	return one
 }
 
-// seenWithAnother: the agent has seen the sandbox with a pod UID that is not this one. It makes no difference of a followed sandbox, of which
-// nothing is released.
+// seenWithAnother says whether the agent saw the sandbox with another pod UID. For a followed sandbox, of which nothing is released, it does not
+// matter.
 func seenWithAnother(o Observation, s *Sandbox) bool {
 	return o.Evidence == EvidenceAgent && !s.Followed && s.Response.IsKnown() && s.Response.Get().PodUID != "" && s.Response.Get().PodUID != o.UID
 }

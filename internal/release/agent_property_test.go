@@ -11,7 +11,7 @@ import (
 
 func notQueried() Exchange { return Exchange{Query: Absent[Query](), Response: Absent[Response]()} }
 
-// newQuery is a query about s1 that was just made to the machine.
+// newQuery is a new query about s1 to the machine.
 func newQuery(change ...func(*Query)) Fact[Query] {
 	q := Query{SandboxID: "s1", NodeUID: machine.NodeUID, BootID: machine.BootID, Epoch: 5, Time: now}
 	for _, c := range change {
@@ -42,7 +42,7 @@ func queried(query Fact[Query], response Fact[Response]) func(*Sandbox) {
 	return func(s *Sandbox) { s.Query, s.Response = query, response }
 }
 
-// queriedAll makes the same query about every sandbox there is, and about every sandbox of the pod.
+// queriedAll makes the same query about each sandbox of the observation, and about any sandbox of the pod.
 func queriedAll(query Fact[Query], response Fact[Response]) func(*Observation) {
 	return func(o *Observation) {
 		o.Any = Exchange{Query: query, Response: response}
@@ -57,7 +57,8 @@ func queriedAll(query Fact[Query], response Fact[Response]) func(*Observation) {
 	}
 }
 
-// reportedGone is an independent statement of what a report of a node proves: it is about this very query, and node, boot and epoch agree.
+// reportedGone is an independent statement of when a report proves that a sandbox is gone: it is the response to this query, from the same Node, boot
+// and epoch.
 func reportedGone(query Fact[Query], response Fact[Response], n Node) bool {
 	return counted(query, response, n) && response.Get().Verdict == v1alpha1.VerdictReadyForRelease
 }
@@ -71,7 +72,7 @@ func counted(query Fact[Query], response Fact[Response], n Node) bool {
 	return same && n.NodeUID == q.NodeUID && n.BootID == q.BootID && n.BootID != ""
 }
 
-// overruled says what became of the query to a node that was declared dead: the verdict of its agent, or no response for releaseDelay.
+// overruled is the result of the query to an out-of-service node: the verdict of its agent, or no response for releaseDelay.
 func overruled(o Observation, s Sandbox) string {
 	n := o.Node.Get()
 	switch {
@@ -89,7 +90,7 @@ func overruled(o Observation, s Sandbox) string {
 	return noResponse
 }
 
-// noResponse is what overruled says where that counts for the taint.
+// noResponse is the result of overruled if a missing response counts.
 const noResponse = "no response"
 
 // checkHandshake: no agent is queried on cached facts, in kubelet mode, or about a graceful termination that left no entries; and only
@@ -122,18 +123,18 @@ func TestI5OnlyTheResponseToThisQueryCounts(t *testing.T) {
 		t.Fatal("a response to the very query does not count")
 	}
 	tests := map[string]func(*Query, *Response, *Node){
-		"about another sandbox":         func(_ *Query, r *Response, _ *Node) { r.SandboxID = "s2" },
-		"to an earlier query":           func(_ *Query, r *Response, _ *Node) { r.Epoch-- },
-		"to a later query":              func(_ *Query, r *Response, _ *Node) { r.Epoch++ },
-		"of another Node":               func(_ *Query, r *Response, _ *Node) { r.NodeUID = "node-2" },
-		"of another boot":               func(_ *Query, r *Response, _ *Node) { r.BootID = "boot-2" },
-		"of a Node that has gone since": func(_ *Query, _ *Response, n *Node) { n.NodeUID = "node-2" },
-		"of a Node that booted since":   func(_ *Query, _ *Response, n *Node) { n.BootID = "boot-2" },
-		"to a query to another Node":    func(q *Query, _ *Response, _ *Node) { q.NodeUID = "node-2" },
-		"to a query to another boot":    func(q *Query, _ *Response, _ *Node) { q.BootID = "boot-2" },
-		"to a query to all nodes":       func(q *Query, r *Response, n *Node) { q.NodeUID, r.NodeUID, n.NodeUID = "", "", "" },
-		"without a boot on any side":    func(q *Query, r *Response, n *Node) { q.BootID, r.BootID, n.BootID = "", "", "" },
-		"to a query without a number":   func(q *Query, r *Response, _ *Node) { q.Epoch, r.Epoch = 0, 0 },
+		"about another sandbox":             func(_ *Query, r *Response, _ *Node) { r.SandboxID = "s2" },
+		"to an earlier query":               func(_ *Query, r *Response, _ *Node) { r.Epoch-- },
+		"to a later query":                  func(_ *Query, r *Response, _ *Node) { r.Epoch++ },
+		"of another Node":                   func(_ *Query, r *Response, _ *Node) { r.NodeUID = "node-2" },
+		"of another boot":                   func(_ *Query, r *Response, _ *Node) { r.BootID = "boot-2" },
+		"of a Node that was replaced since": func(_ *Query, _ *Response, n *Node) { n.NodeUID = "node-2" },
+		"of a Node that booted since":       func(_ *Query, _ *Response, n *Node) { n.BootID = "boot-2" },
+		"to a query to another Node":        func(q *Query, _ *Response, _ *Node) { q.NodeUID = "node-2" },
+		"to a query to another boot":        func(q *Query, _ *Response, _ *Node) { q.BootID = "boot-2" },
+		"to a query to all nodes":           func(q *Query, r *Response, n *Node) { q.NodeUID, r.NodeUID, n.NodeUID = "", "", "" },
+		"without a boot on any side":        func(q *Query, r *Response, n *Node) { q.BootID, r.BootID, n.BootID = "", "", "" },
+		"to a query without a number":       func(q *Query, r *Response, _ *Node) { q.Epoch, r.Epoch = 0, 0 },
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -146,7 +147,7 @@ func TestI5OnlyTheResponseToThisQueryCounts(t *testing.T) {
 	}
 }
 
-// TestI1AgentsReleaseOnlyWhatTheyWereQueriedAbout runs the exchanges through a force-deleted pod, one at a time, with time going by.
+// TestI1AgentsReleaseOnlyWhatTheyWereQueriedAbout runs the exchanges through a force-deleted pod, one at a time, while time passes.
 func TestI1AgentsReleaseOnlyWhatTheyWereQueriedAbout(t *testing.T) {
 	released := 0
 	for _, change := range exchanges {

@@ -57,7 +57,7 @@ func TestDecideWithAgents(t *testing.T) {
 			terminating(agent, notDeleting, node(Node{Machine: rebooted, Ready: true, ReadySince: now.Add(-time.Minute)})), want{RowPodInUse, Keep, v1alpha1.ReasonPodInUse, 2 * time.Minute}},
 		"PodInUse: nor in kubelet mode": {
 			terminating(notDeleting, bootedSince), want{RowPodInUse, Keep, v1alpha1.ReasonPodInUse, 0}},
-		"PodInUse: an entry whose place another sandbox took is rewritten if the pod shows the address": {
+		"PodInUse: an entry of a replaced sandbox is rewritten if the pod shows the address": {
 			terminating(agent, notDeleting, bootedSince, one(shown, queried(newQuery(forRewrite, atBoot2), Known(responded(alive, ofBoot2, followed))))),
 			want{RowPodInUse, Rewrite, v1alpha1.ReasonSandboxReplaced, 0}},
 		"PodInUse: and left alone if it does not": {
@@ -65,11 +65,11 @@ func TestDecideWithAgents(t *testing.T) {
 		"PodInUse: a successor that was named in response to an earlier query is none": {
 			terminating(agent, notDeleting, bootedSince, one(shown, queried(newQuery(forRewrite, atBoot2), Known(responded(alive, ofBoot2, followed, func(r *Response) { r.Epoch = 1 }))))),
 			want{RowPodInUse, Keep, v1alpha1.ReasonPodInUse, 0}},
-		"PodInUse: an address of a pod that lives is never released, whatever its agent reports": {
+		"PodInUse: an address of a live pod is never released, by any report of its agent": {
 			terminating(agent, notDeleting, bootedSince, one(shown, queried(newQuery(forRewrite, atBoot2), Known(responded(gone, ofBoot2))))), want{RowPodInUse, Keep, v1alpha1.ReasonPodInUse, 0}},
 		"NodeOutOfService: a tainted node is queried once more": {
 			terminating(agent, outOfService), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
-		"NodeOutOfService: also if it was queried before, whatever it reported": {
+		"NodeOutOfService: also if it was queried before, with any response": {
 			terminating(agent, outOfService, one(queried(newQuery(madeLongAgo), Known(responded(alive))))), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"NodeOutOfService: also if it was queried under an earlier taint": {
 			terminating(agent, node(Node{Machine: machine, OutOfService: true, OutOfServiceSince: now.Add(-time.Minute)}), one(queried(newQuery(madeLongAgo, underTaint), Absent[Response]()))),
@@ -181,7 +181,7 @@ func TestDecideWithAgents(t *testing.T) {
 			terminating(agent, one(queried(newQuery(), Absent[Response]()))), want{RowAwaitRuntimeReport, Wait, v1alpha1.ReasonAwaitingNodeResponse, time.Minute}},
 		"AwaitRuntimeReport: a Ready node without a response has an agent that does not respond": {
 			terminating(agent, one(queried(newQuery(madeLongAgo), Absent[Response]()))), want{RowAwaitRuntimeReport, Wait, v1alpha1.ReasonAgentNotResponding, 0}},
-		"AwaitRuntimeReport: an agent that says why it does not respond is not waited for": {
+		"AwaitRuntimeReport: an agent that reports why it does not respond is not waited for": {
 			terminating(agent, one(queried(newQuery(), Absent[Response]())), func(o *Observation) {
 				o.NotResponding = NotResponding{Reason: v1alpha1.ReasonRuntimeUnreachable, Message: "no socket"}
 			}), want{RowAwaitRuntimeReport, Wait, v1alpha1.ReasonAgentNotResponding, 0}},
@@ -197,9 +197,9 @@ func TestDecideWithAgents(t *testing.T) {
 			terminating(agent, ended(EndingCompleted, longAgo)), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"AwaitRuntimeReport: a pod that PodGC ended, too": {
 			terminating(agent, ended(EndingForeign, longAgo)), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
-		"AwaitRuntimeReport: a pod whose object is gone, too": {
+		"AwaitRuntimeReport: a deleted pod, too": {
 			terminating(agent, podGone(Pod{Deleting: true, Bound: true, Ending: EndingNone})), want{RowAwaitRuntimeReport, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
-		"AwaitRuntimeReport: of two sandboxes the one that is gone goes first": {
+		"AwaitRuntimeReport: of two sandboxes the one that is gone is released first": {
 			terminating(agent, sandboxes(sandbox("s1", queried(newQuery(), Known(responded(gone)))), second)), want{RowAwaitRuntimeReport, Release, v1alpha1.ReasonSandboxGone, 0}},
 		"MayBeStarting: nothing held, so that its node is queried about any sandbox": {
 			terminating(agent, noEntries), want{RowMayBeStarting, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
@@ -223,7 +223,7 @@ func TestDecideWithAgents(t *testing.T) {
 	})
 }
 
-func TestDecideSaysOfWhomAndWhat(t *testing.T) {
+func TestTheMessageOfAQueryNamesItsSubject(t *testing.T) {
 	d := Decide(terminating(agent, node(Node{Machine: machine, OutOfService: true}), sandboxes(sandbox("s1"), sandbox("s2"))), now)
 	if !d.OutOfService || !cmp.Equal(d.Sandboxes, []string{"s1", "s2"}) {
 		t.Errorf("a tainted node is to be queried about both sandboxes, because it is tainted: %+v", d)
@@ -238,7 +238,7 @@ func TestDecideSaysOfWhomAndWhat(t *testing.T) {
 	}
 }
 
-func TestDecideSaysWhatBecomesOfAPodThatLives(t *testing.T) {
+func TestDecideQueriesAndRewritesForALivePod(t *testing.T) {
 	forRewrite := func(q *Query) { q.Rewrite = true }
 	lives := sandbox("s1", func(s *Sandbox) { s.Shown = true }, queried(newQuery(forRewrite), Known(responded(alive, followed))))
 	d := Decide(terminating(agent, notDeleting, sandboxes(lives, sandbox("s2", queried(newQuery(forRewrite), Absent[Response]())))), now)
@@ -246,7 +246,7 @@ func TestDecideSaysWhatBecomesOfAPodThatLives(t *testing.T) {
 		t.Errorf("the entry of s1 is to be given to s2: %+v", d)
 	}
 	d = Decide(terminating(agent, notDeleting, sandboxes(sandbox("s1", queried(newQuery(forRewrite), Absent[Response]())), sandbox("s2", queried(newQuery(forRewrite), Absent[Response]())))), now)
-	if d.Action != Keep || !d.Asking {
+	if d.Action != Keep || !d.Queried {
 		t.Errorf("queries without a response are kept: %+v", d)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// Decide says what to do about the addresses of one pod UID. It is total: every observation has a decision.
+// Decide decides about the addresses of one pod UID. It is total: every observation has a decision.
 func Decide(o Observation, now time.Time) Decision {
 	decision := decideOwned(o, now)
 	if o.Withholds && (decision.Action == Release || decision.Action == Disown) {
@@ -24,8 +24,8 @@ func Decide(o Observation, now time.Time) Decision {
 	return decision
 }
 
-// needsLive: what gives an address or a pod away rests on live reads, but for the monotone facts that the package comment
-// names.
+// needsLive says whether an action requires live reads: all that release an address or unprotect a pod do, except on the monotone facts in the
+// package comment.
 func needsLive(o Observation, d Decision) bool {
 	switch {
 	case d.Withheld != nil || d.Action == Release || d.Action == Confirm || d.Action == Disown || d.Action == Drop || d.Action == Rewrite:
@@ -36,7 +36,7 @@ func needsLive(o Observation, d Decision) bool {
 	return !o.Recorded || d.Row == RowNodeOutOfService || d.Row == RowNodeDeleted || d.Row == RowMayBeStarting
 }
 
-// decideOwned disowns entries without an owner before every Unprotect, and once the pod is gone: the next pod with the name would inherit them
+// decideOwned disowns entries without an owner before every Unprotect, and once the pod is deleted: the next pod with the name would inherit them
 // (docs/decisions/0147, 0277).
 func decideOwned(o Observation, now time.Time) Decision {
 	d := decide(o, now)
@@ -99,7 +99,7 @@ func unknownFact(o Observation) (Decision, bool) {
 	return Decision{}, false
 }
 
-// inUse is row PodInUse. It needs nothing but the pod.
+// inUse is row PodInUse. It only needs the pod.
 func inUse(o Observation) bool {
 	return o.Pod.IsKnown() && !o.Pod.Get().Deleting && (!o.Pod.Get().Ending.ByKubelet() || o.Sandboxes.IsAbsent())
 }
@@ -108,7 +108,7 @@ func keepInUse() Decision {
 	return Decision{Row: RowPodInUse, Action: Keep, Reason: v1alpha1.ReasonPodInUse, Message: "the pod is not being deleted"}
 }
 
-// decideEmpty is for a pod that is being deleted and for which no pool holds an address.
+// decideEmpty decides about a pod that is being deleted and has no entry in a pool.
 func decideEmpty(o Observation, pod Pod, now time.Time) Decision {
 	if d, over := emptyForGood(o, pod, now); over {
 		return d
@@ -151,9 +151,9 @@ func emptyForGood(o Observation, pod Pod, now time.Time) (Decision, bool) {
 	return Decision{}, false
 }
 
-// decideRegisteredSince is the kubelet's half of row MayBeStarting, for a pod whose last phase PodGC wrote while its Node was gone: no
-// kubelet will ever report its end. A kubelet registers its Node when it starts, and one that starts after a pod was deleted
-// makes no sandbox for it; a sandbox that its predecessor was starting is there or given up after SandboxCreationMax.
+// decideRegisteredSince is row MayBeStarting without agents, for a pod whose terminal phase PodGC wrote while its Node was deleted: no kubelet
+// will report its termination. A kubelet that registered after the deletion creates no sandbox for the pod, and one that its predecessor was
+// creating exists, or never will, after SandboxCreationMax.
 func decideRegisteredSince(o Observation, pod Pod, now time.Time) Decision {
 	const what = "no pool holds an address for it, but a sandbox may still be starting: waiting "
 	registered := o.Node.Get().Registered
@@ -168,7 +168,7 @@ func decideRegisteredSince(o Observation, pod Pod, now time.Time) Decision {
 		"no pool holds an address for it, and its node registered after its deletion, so its kubelet makes no sandbox for it")
 }
 
-// waitGoneEmpty is row NodeDeleted before its delay is over, for a pod without addresses.
+// waitGoneEmpty is row NodeDeleted before the delay is over, for a pod without entries.
 func waitGoneEmpty(o Observation, now time.Time) Decision {
 	const what = "the Node object is gone: a sandbox of the pod may be alive on its machine"
 	if o.Settings.HoldGoneNodes || !o.NodeGoneSince.IsKnown() {
@@ -178,7 +178,7 @@ func waitGoneEmpty(o Observation, now time.Time) Decision {
 		what+"; it is held until its node has been gone for %s without a sign that its machine is alive", o.Settings.NodeGoneDelay)
 }
 
-// judgeEach judges each sandbox of a pod by itself.
+// judgeEach judges the sandboxes of a pod one by one.
 func judgeEach(o Observation, pod Pod, judge func(Observation, Pod, *Sandbox, time.Time) Decision, now time.Time) Decision {
 	judged := make([]Decision, 0, len(o.Sandboxes.Get()))
 	for i := range o.Sandboxes.Get() {
@@ -196,7 +196,7 @@ func inGracePeriod(o Observation, pod Pod, now time.Time) (Decision, bool) {
 		o.Settings.GracePeriodSlack, end.UTC().Format(time.RFC3339)), true
 }
 
-// remaining is how much of delay, counted from since, is left; the whole delay where since is not known.
+// remaining is the rest of a delay that began at since; the whole delay if since is zero.
 func remaining(since time.Time, delay time.Duration, now time.Time) time.Duration {
 	if since.IsZero() {
 		return delay

@@ -25,7 +25,7 @@ var (
 	replaced   = Machine{NodeUID: "node-2", MachineID: "machine-2", SystemUUID: "system-2", BootID: "boot-9"}
 )
 
-// terminating is a pod past its grace period with one sandbox that holds an address, on a Ready node, all read live.
+// terminating is a pod past its grace period, with one sandbox that has an entry, on a Ready node, all read live.
 func terminating(change ...func(*Observation)) Observation {
 	o := Observation{
 		Evidence:      EvidenceKubelet,
@@ -62,7 +62,7 @@ func pod(change func(*Pod)) func(*Observation) {
 	}
 }
 
-// ended is an end that the kubelet of the sandbox's machine wrote, where a kubelet wrote it.
+// ended is an ending; one by a kubelet is by the kubelet of the sandbox's machine.
 func ended(e Ending, since time.Time) func(*Observation) {
 	return pod(func(p *Pod) { p.Ending, p.EndedSince, p.EndedBy = e, since, Known(machine) })
 }
@@ -95,7 +95,7 @@ type decideCase struct {
 	want     want
 }
 
-// decides compares decisions with what is wanted of them.
+// decides compares decisions with the expected ones.
 func decides(t *testing.T, tests map[string]decideCase) {
 	t.Helper()
 	for name, tc := range tests {
@@ -116,7 +116,7 @@ func TestDecide(t *testing.T) {
 	decides(t, map[string]decideCase{
 		"ObservationFailed: a pod that could not be read waits": {
 			terminating(func(o *Observation) { o.Pod = Unknown[Pod]("timeout") }), want{RowObservationFailed, Wait, v1alpha1.ReasonObservationFailed, 0}},
-		"ObservationFailed: entries that could not be read wait, whatever the kubelet reported": {
+		"ObservationFailed: entries that could not be read wait, after any report of the kubelet": {
 			terminating(ended(EndingFinished, longAgo), func(o *Observation) { o.Sandboxes = Unknown[[]Sandbox]("timeout") }),
 			want{RowObservationFailed, Wait, v1alpha1.ReasonObservationFailed, 0}},
 		"ObservationFailed: a node that could not be read waits": {
@@ -132,7 +132,7 @@ func TestDecide(t *testing.T) {
 			terminating(notDeleting, ended(EndingCompleted, longAgo)), want{RowPodCompleted, Release, v1alpha1.ReasonPodCompleted, 0}},
 		"PodCompleted: before the delay is over it waits for the rest of it": {
 			terminating(notDeleting, ended(EndingCompleted, now.Add(-time.Minute))), want{RowPodCompleted, Wait, v1alpha1.ReasonReleaseDelay, 2 * time.Minute}},
-		"PodCompleted: a delay that nobody wrote down has not begun": {
+		"PodCompleted: a delay that is not recorded has not begun": {
 			terminating(notDeleting, ended(EndingCompleted, time.Time{})), want{RowPodCompleted, Wait, v1alpha1.ReasonReleaseDelay, 3 * time.Minute}},
 		"PodCompleted: on a node that is not Ready it waits": {
 			terminating(notDeleting, ended(EndingCompleted, longAgo), node(Node{Machine: machine})), want{RowNodeNotReady, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
@@ -157,7 +157,7 @@ func TestDecide(t *testing.T) {
 			terminating(ended(EndingRejected, time.Time{}), noEntries), want{RowNoAddresses, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
 		"NoAddresses: PodGC's faked end does not let a pod go": {
 			terminating(ended(EndingForeign, longAgo), noEntries), want{RowMayBeStarting, Wait, v1alpha1.ReasonMayBeStarting, 0}},
-		"NoAddresses: a pod object that is gone and holds nothing leaves only its record": {
+		"NoAddresses: a deleted pod without entries leaves only its record": {
 			terminating(podGone(Pod{Deleting: true, Bound: true, Ending: EndingNone}), noEntries), want{RowNoAddresses, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
 		"NodeOutOfService: out-of-service and not Ready releases": {
 			terminating(node(Node{Machine: machine, OutOfService: true})), want{RowNodeOutOfService, Release, v1alpha1.ReasonNodeOutOfService, 0}},
@@ -172,7 +172,7 @@ func TestDecide(t *testing.T) {
 			terminating(noEntries, node(Node{Machine: machine, OutOfService: true})), want{RowNodeOutOfService, Unprotect, v1alpha1.ReasonNodeOutOfService, 0}},
 		"NodeOutOfService: by a live read of the node only": {
 			terminating(cached, noEntries, node(Node{Machine: machine, OutOfService: true})), want{RowNodeOutOfService, Reread, v1alpha1.ReasonNodeOutOfService, 0}},
-		"NodeDeleted: what holds nothing more on a node that is gone is let go after the delay": {
+		"NodeDeleted: a pod without entries is unprotected after the delay": {
 			terminating(noEntries, func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }), want{RowNodeDeleted, Unprotect, v1alpha1.ReasonNodeGone, 0}},
 		"NodeDeleted: a Node that is gone is held until that is old enough": {
 			terminating(func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(now.Add(-time.Minute)) }),
@@ -183,11 +183,11 @@ func TestDecide(t *testing.T) {
 			terminating(func(o *Observation) {
 				o.Node, o.NodeGoneSince, o.Settings.HoldGoneNodes = Absent[Node](), Known(longAgo), true
 			}), want{RowNodeDeleted, Wait, v1alpha1.ReasonNodeGone, 0}},
-		"NodeDeleted: held while nobody wrote down since when": {
+		"NodeDeleted: held until the time is recorded": {
 			terminating(func(o *Observation) { o.Node = Absent[Node]() }), want{RowNodeDeleted, Wait, v1alpha1.ReasonNodeGone, 0}},
 		"NodeDeleted: never passed on to row TerminatedAfterDeletion": {
 			terminating(ended(EndingFinished, longAgo), func(o *Observation) { o.Node = Absent[Node]() }), want{RowNodeDeleted, Wait, v1alpha1.ReasonNodeGone, 0}},
-		"a re-registered machine goes on as live": {
+		"a re-registered machine counts as live": {
 			terminating(ended(EndingFinished, longAgo), node(Node{Machine: registered, Ready: true})), want{RowTerminatedAfterDeletion, Release, v1alpha1.ReasonKubeletFinished, 0}},
 		"PossibleClone: a machine that booted again is as good as live: its kubelet ends what the old boot left": {
 			terminating(ended(EndingFinished, longAgo), node(Node{Machine: rebooted, Ready: true})), want{RowTerminatedAfterDeletion, Release, v1alpha1.ReasonKubeletFinished, 0}},
@@ -207,10 +207,10 @@ func TestDecide(t *testing.T) {
 			want{RowTerminatedAfterDeletion, Release, v1alpha1.ReasonKubeletFinished, 0}},
 		"TerminatedAfterDeletion: cached facts are read again": {
 			terminating(cached, ended(EndingFinished, longAgo)), want{RowTerminatedAfterDeletion, Reread, v1alpha1.ReasonKubeletFinished, 0}},
-		"NodeDeleted: a sandbox whose machine nobody recorded is held, since it may live under another name": {
+		"NodeDeleted: a sandbox without a recorded machine is held, since it may live under another name": {
 			terminating(sandboxes(sandbox("s1", func(s *Sandbox) { s.Machine = Unknown[Machine]("x") })),
 				func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }), want{RowNodeDeleted, Wait, v1alpha1.ReasonNodeGone, 0}},
-		"NodeDeleted: what holds nothing more says how long it still waits": {
+		"NodeDeleted: a pod without entries has the remaining wait": {
 			terminating(noEntries, func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(now.Add(-time.Minute)) }),
 			want{RowNodeDeleted, Wait, v1alpha1.ReasonNodeGone, 4 * time.Minute}},
 		"MayBeStarting: a kubelet that began after the deletion makes no sandbox": {
@@ -225,7 +225,7 @@ func TestDecide(t *testing.T) {
 		"MayBeStarting: a kubelet that can still report the end is waited for": {
 			terminating(noEntries, pod(func(p *Pod) { p.DeletionRequested = longAgo.Add(-time.Second) }), node(Node{Machine: machine, Ready: true, Registered: longAgo})),
 			want{RowMayBeStarting, Wait, v1alpha1.ReasonMayBeStarting, 0}},
-		"TerminatedAfterDeletion: a pod that is gone is judged on the last facts": {
+		"TerminatedAfterDeletion: a deleted pod is judged on the last facts": {
 			terminating(podGone(Pod{Deleting: true, Bound: true, Ending: EndingFinished, EndedBy: Known(machine)})), want{RowTerminatedAfterDeletion, Release, v1alpha1.ReasonKubeletFinished, 0}},
 		"GracePeriod: within the grace period nothing is suspected": {
 			terminating(pod(func(p *Pod) { p.Deadline = now.Add(time.Second) })), want{RowGracePeriod, Wait, v1alpha1.ReasonGracePeriod, 31 * time.Second}},
@@ -259,7 +259,7 @@ func TestDecide(t *testing.T) {
 		"AwaitKubeletReport: a node that was there all the time has not come back": {
 			terminating(ended(EndingForeign, time.Time{}), pod(tornDown(now.Add(-time.Hour))), node(Node{Machine: machine, Ready: true, Registered: longAgo.Add(-time.Hour)})),
 			want{RowAwaitKubeletReport, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
-		"NodeNotReady: a node that came back and is not Ready says nothing any more": {
+		"NodeNotReady: a node that came back and is not Ready is no evidence": {
 			terminating(ended(EndingForeign, time.Time{}), pod(tornDown(longAgo.Add(time.Second))), node(Node{Machine: registered, Registered: longAgo})),
 			want{RowNodeNotReady, Wait, v1alpha1.ReasonNodeUnreachable, 0}},
 		"NodeNotReady: an unreachable node waits as long as it takes": {
@@ -276,7 +276,7 @@ func TestDecide(t *testing.T) {
 			terminating(noEntries), want{RowMayBeStarting, Wait, v1alpha1.ReasonMayBeStarting, 0}},
 		"Unclassified: an installation without a kind of evidence": {
 			terminating(func(o *Observation) { o.Evidence = 0 }), want{RowUnclassified, Wait, v1alpha1.ReasonUnclassified, 0}},
-		"Unclassified: an ending that nobody set": {
+		"Unclassified: an ending that is not set": {
 			terminating(ended(0, longAgo)), want{RowUnclassified, Wait, v1alpha1.ReasonUnclassified, 0}},
 		"AddressConflict: it is never released": {
 			terminating(ended(EndingFinished, longAgo), sandboxes(sandbox("s1", func(s *Sandbox) { s.Conflict = true }))),
@@ -284,12 +284,12 @@ func TestDecide(t *testing.T) {
 	})
 }
 
-// TestAConflictSaysWhatEndsIt: nothing ends it as long as the other pod lives.
-func TestAConflictSaysWhatEndsIt(t *testing.T) {
+// TestTheMessageOfAConflictHasTheRemedy: no event resolves it as long as the other pod lives.
+func TestTheMessageOfAConflictHasTheRemedy(t *testing.T) {
 	d := Decide(terminating(ended(EndingFinished, longAgo), sandboxes(sandbox("s1", func(s *Sandbox) { s.Conflict = true }))), now)
 	for _, want := range []string{"stands under another pod UID, or its entry names another pod", "if the other pod lives, replace it", "kubectl holdfast who"} {
 		if !strings.Contains(d.Message, want) {
-			t.Errorf("the message does not say %q: %s", want, d.Message)
+			t.Errorf("the message does not have %q: %s", want, d.Message)
 		}
 	}
 }

@@ -48,24 +48,24 @@ type Action string
 
 // The actions.
 const (
-	// Wait: nothing yet; After says when to look again even if no event comes.
+	// Wait: nothing is done; After says when to decide again without an event.
 	Wait Action = "Wait"
-	// Keep: the pod uses its addresses; the record is kept true.
+	// Keep: the pod uses its addresses; the record is kept up to date.
 	Keep Action = "Keep"
-	// Reread: to be decided again, with every fact read live.
+	// Reread: every fact is read live and decided again.
 	Reread Action = "Reread"
-	// Confirm: the agent of the node that was observed is queried about Sandboxes.
+	// Confirm: the agent of the observed Node is queried about Sandboxes.
 	Confirm Action = "Confirm"
-	// Release: the entries of Sandboxes go back to their pools; then everything is read again.
+	// Release: the entries of Sandboxes are removed from their pools; then everything is read again.
 	Release Action = "Release"
-	// Unprotect: our finalizer comes off, by UID, and the record goes.
+	// Unprotect: the finalizer is removed, by UID, and the record is deleted.
 	Unprotect Action = "Unprotect"
-	// Disown: nothing but the moment of their ADD, or their name, ties Sandboxes to the pod, and its node never had them. Their addresses are an
-	// orphan's from then on, about which every node is queried.
+	// Disown: only the time of their ADD, or their name, ties Sandboxes to the pod, and its node never had them. Their addresses become those of
+	// an orphan, about which every node is queried.
 	Disown Action = "Disown"
-	// Drop: Sandboxes are proven gone, and later ones of the pod have their addresses: the record forgets them, and no pool is written.
+	// Drop: Sandboxes are proven gone, and later ones of the pod have their addresses: they are removed from the record, and no pool is written.
 	Drop Action = "Drop"
-	// Rewrite: the entries of Sandboxes that the pod shows are given to their Successors, in the pool.
+	// Rewrite: the pool entries of Sandboxes that the pod shows are given to their Successors.
 	Rewrite Action = "Rewrite"
 )
 
@@ -75,27 +75,27 @@ type Decision struct {
 	Row Row
 	// Action is what is to be done.
 	Action Action
-	// Intended is, for a Reread, what would be done if the facts prove to be so.
+	// Intended is, for a Reread, the action if live reads confirm the facts.
 	Intended Action
-	// Reason is the word for event, condition, metric and log.
+	// Reason is the reason in event, condition, metric and log.
 	Reason v1alpha1.Reason
-	// Message says to a person what was found and what would end a wait.
+	// Message explains the decision to the user, and what would end a wait.
 	Message string
-	// After is how long until time alone could change the decision; zero when only an event can.
+	// After is the time until the decision can change without an event; zero for never.
 	After time.Duration
-	// Sandboxes are the IDs that Release, Confirm, Disown, Drop or Rewrite is about; v1alpha1.AnySandbox stands for every one of the pod UID.
+	// Sandboxes are the IDs for Release, Confirm, Disown, Drop or Rewrite; v1alpha1.AnySandbox means every sandbox of the pod UID.
 	Sandboxes []string
-	// OutOfService: the query of a Confirm is to a Node that is tainted out-of-service.
+	// OutOfService: the query of a Confirm is to a Node with the out-of-service taint.
 	OutOfService bool
-	// Successors are, for Rewrite, the sandboxes that came in the place of Sandboxes.
+	// Successors are, for Rewrite, the sandboxes that replaced Sandboxes.
 	Successors map[string]string
-	// Asking: a Keep for which a query stands; without it none is needed any more.
-	Asking bool
-	// Withheld is the Release or the Disown that mode Shadow only reports. The decision is that on the pod without its sandboxes.
+	// Queried: a Keep that needs its standing query. The queries of any other Keep are withdrawn.
+	Queried bool
+	// Withheld is the Release or Disown that mode Shadow only reports. The decision is then that on the pod without those sandboxes.
 	Withheld *Decision
-	// Then is, for a Confirm, what there is to wait for once the queries are sent: a Wait or a Keep.
+	// Then is, for a Confirm, the decision once the queries are made: a Wait or a Keep.
 	Then *Decision
-	// Readdress: the same machine registered a new Node object; the record takes its UID.
+	// Readdress: the same machine registered a new Node object, whose UID the record gets.
 	Readdress bool
 }
 

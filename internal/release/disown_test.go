@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// TestI3WhatOnlyAWatchedADDTiesToAPodIsNotReleasedOnItsNodesWord: the sandbox may be that of an earlier pod of the name on another node.
-func TestI3WhatOnlyAWatchedADDTiesToAPodIsNotReleasedOnItsNodesWord(t *testing.T) {
+// TestI3ASandboxThatOnlyAWatchedADDTiesToAPodIsNotReleasedOnItsNodesReport: it may be that of an earlier pod of the name on another node.
+func TestI3ASandboxThatOnlyAWatchedADDTiesToAPodIsNotReleasedOnItsNodesReport(t *testing.T) {
 	tied := func(by v1alpha1.Attribution) func(*Sandbox) { return func(s *Sandbox) { s.Attribution = by } }
 	neverListed := func(r *Response) { r.Reason, r.PodUID = string(v1alpha1.ReasonSandboxNeverListed), "" }
 	tainted := func(q *Query) { q.OutOfService = true }
@@ -38,7 +38,7 @@ func TestI3WhatOnlyAWatchedADDTiesToAPodIsNotReleasedOnItsNodesWord(t *testing.T
 		"a node that was declared dead, with an agent that does not respond": {
 			[]func(*Observation){node(Node{Machine: machine, OutOfService: true})}, newQuery(tainted, madeLongAgo), nil,
 			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, RowNodeOutOfService, Disown},
-		"a Node that is gone for good": {
+		"a Node that was deleted for the delay": {
 			[]func(*Observation){func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }}, Absent[Query](), nil,
 			[]func(*Sandbox){tied(v1alpha1.AttributionObservedAdd)}, RowNodeDeleted, Disown},
 		"the same of a sandbox that the pod showed while it lived": {
@@ -66,7 +66,7 @@ func TestI3WhatOnlyAWatchedADDTiesToAPodIsNotReleasedOnItsNodesWord(t *testing.T
 	}
 }
 
-// TestI3UnownedEntriesAreDisownedBeforeUnprotect, whatever evidence leads to it.
+// TestI3UnownedEntriesAreDisownedBeforeUnprotect with each kind of evidence.
 func TestI3UnownedEntriesAreDisownedBeforeUnprotect(t *testing.T) {
 	unowned := func(o *Observation) { o.Unowned = []string{"s9"} }
 	for name, changes := range map[string][]func(*Observation){
@@ -94,7 +94,7 @@ func TestI3UnownedEntriesAreDisownedBeforeUnprotect(t *testing.T) {
 	}
 }
 
-// TestI3UnownedEntriesOfAPodThatIsGoneAreDisownedAtOnce: nothing keeps the next pod with the name from them while the other sandboxes wait.
+// TestI3UnownedEntriesOfAPodThatIsGoneAreDisownedAtOnce: the next pod with the name could inherit them while the other sandboxes wait.
 func TestI3UnownedEntriesOfAPodThatIsGoneAreDisownedAtOnce(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*Observation)
@@ -117,7 +117,7 @@ func TestI3UnownedEntriesOfAPodThatIsGoneAreDisownedAtOnce(t *testing.T) {
 	}
 }
 
-// TestI2ASandboxWithoutARecordedMachineIsLookedForEverywhere: its Node registered anew, or was deleted, before anybody read it.
+// TestI2ASandboxWithoutARecordedMachineIsLookedForEverywhere: its Node registered again, or was deleted, before a live read.
 func TestI2ASandboxWithoutARecordedMachineIsLookedForEverywhere(t *testing.T) {
 	nowhere := func(s *Sandbox) { s.Machine = Unknown[Machine]("its Node is younger than its entry") }
 	conflict := func(s *Sandbox) { s.Conflict = true }
@@ -129,7 +129,7 @@ func TestI2ASandboxWithoutARecordedMachineIsLookedForEverywhere(t *testing.T) {
 		action   Action
 	}{
 		"its Node stands":        {[]func(*Observation){agent}, nil, RowMachineUnknown, Disown},
-		"its Node is gone":       {[]func(*Observation){agent, func(o *Observation) { o.Node = Absent[Node]() }}, nil, RowMachineUnknown, Disown},
+		"its Node was deleted":   {[]func(*Observation){agent, func(o *Observation) { o.Node = Absent[Node]() }}, nil, RowMachineUnknown, Disown},
 		"its pod completed":      {[]func(*Observation){agent, notDeleting, ended(EndingCompleted, longAgo)}, nil, RowMachineUnknown, Disown},
 		"its pod may yet end":    {[]func(*Observation){agent, inGrace}, nil, RowGracePeriod, Wait},
 		"its kubelet ended it":   {[]func(*Observation){agent, inGrace, ended(EndingFinished, longAgo)}, nil, RowMachineUnknown, Disown},

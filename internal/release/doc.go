@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package release decides, purely, what happens to the addresses of one pod UID. It is the heart of Holdfast: read this
-// table first. Decide tries the rows in order, and the first that fits decides. "Kubelet" and "agent" are the kinds of evidence.
+// Package release decides, purely, what happens to the addresses of one pod UID. Its table is the core of Holdfast. Decide tries the rows in
+// order, and the first that fits decides. "Kubelet" and "agent" are the kinds of evidence.
 //
 // A pod that is not being deleted:
 //
-//	PodInUse                  it is not terminated by its kubelet,   Keep: the record is kept true
+//	PodInUse                  it is not terminated by its kubelet,   Keep: the record is kept up to date
 //	                          or has no entries                      agent: of a pod with more than one sandbox, or whose machine has
 //	                                                                 booted, Confirm; named a successor: Rewrite; never Release
 //
@@ -17,8 +17,8 @@
 //	PodCompleted              not deleting, terminated by its        kubelet: as TerminatedBeforeDeletion; rejected: Wait
 //	                          kubelet, entries remain                agent: after ReleaseDelay as AwaitRuntimeReport. The finalizer stays
 //
-// A pod that is being deleted, or is gone. With entries, each sandbox is judged by itself from MachineUnknown on; without, no row fits that is
-// about a sandbox:
+// A pod that is being deleted, or is deleted. With entries, each sandbox is judged by itself from MachineUnknown on; without entries, no row
+// about a sandbox fits:
 //
 //	NeverScheduled            the pod was never bound to a node      Unprotect(NeverScheduled)
 //	NoAddresses               no entries; terminated by the kubelet  Unprotect; cached facts will do. Not while the agent reports a
@@ -56,40 +56,40 @@
 //	                          starting or running                    kubelet: the Node registered after the deletion, and
 //	                                                                 SandboxCreationMax ago: Unprotect; else Wait
 //
-// A machine that is back in the same boot under a new Node UID is the same machine: its rows are those of a live Node, and the record takes the
-// new UID. So is one with a new boot under the same Node UID: its kubelet terminates what the old boot left. A boot ID alone releases nothing,
-// because it may have been read before the kubelet reported the new one.
+// A machine that registered again in the same boot under a new Node UID is the same machine: the rows of a live Node apply, and the record gets
+// the new UID. The same applies to a new boot under the same Node UID: its kubelet terminates the pods of the old boot. A boot ID alone is no
+// evidence, because it may have been read before the kubelet reported the new one.
 //
-// Its own kubelet is that of the machine which is recorded for the sandbox (EndedOn). A kubelet terminates all pods of its node's name that
-// are being deleted, also those of a machine that it replaced and knows nothing about, and that machine may be back by the time of the
-// decision. What the record has is the Node that stood from before the termination until it was first seen (EndedUnder); it is never
-// re-addressed. A termination that cannot be attributed to the sandbox's machine is ignored in PodCompleted, NodeOutOfService,
+// Its own kubelet is that of the machine that is recorded for the sandbox (EndedOn). A kubelet terminates all pods of its node's name that are
+// being deleted, also those of a machine that it replaced, and that machine may be back by the time of the decision. The record has the Node
+// that existed from before the termination until that was first seen (EndedUnder), and it never changes. A termination that cannot be
+// attributed to the sandbox's machine is ignored in PodCompleted, NodeOutOfService,
 // TerminatedAfterDeletion and TerminatedBeforeDeletion; agents are queried then. In NoAddresses it makes no difference: nothing is released.
 //
-// A termination that another account can have written as the kubelet's is, with agents, one by another client (ProvenEnding), and a
-// machine under the same Node UID that another account can have written is ignored in NodeReplaced (docs/decisions/0120).
+// With agents, a termination that another account may have written counts as one by another client (ProvenEnding), and another machine under the
+// same Node UID that another account may have written is ignored in NodeReplaced (docs/decisions/0120).
 //
 // Where kubelet and controller manager are one process (k3s, MicroK8s), PodGC writes under the kubelet's field manager too. A termination there is
-// EndingShared: with agents it is the kubelet's in NoAddresses, and in no other row; without agents it counts nowhere (docs/decisions/0283).
+// EndingShared: with agents it counts as the kubelet's in NoAddresses only; without agents it never counts (docs/decisions/0283).
 //
-// With agents, a report counts only if it responds to the query that stands (Counts): sandbox, epoch, Node UID and boot are those of the
-// query, and a Node that was read after the report still is that Node in that boot. A query is made on live reads only, and again
-// when Node, boot or taint changed. A graceful termination that leaves no entries (NoAddresses) queries no agent.
+// With agents, a report counts only if it is the response to the standing query (Counts): it has the sandbox, epoch, Node UID and boot of the
+// query, and the Node, read after the report, is still that Node in that boot. A query is made on live reads only, and again after a change of
+// Node, boot or taint. After a graceful termination without entries (NoAddresses) no agent is queried.
 //
-// A report that counts and says that the sandbox is not gone wins over all other evidence in every row: over the kubelet's report of
-// termination, and over the declaration that a node is dead if it was given under the same taint, or last before the Node object was deleted
-// (docs/decisions/0117). In NoAddresses and MayBeStarting the same holds for a report on any sandbox of the pod that names one.
+// A DoNotRelease that counts wins over all other evidence in every row: over the kubelet's report of termination, and over the out-of-service
+// taint or the deletion of the Node object if it was given under the same taint, or was the last report before the deletion
+// (docs/decisions/0117). In NoAddresses and MayBeStarting the same applies to a report that names a sandbox of the pod.
 //
 // A sandbox that no agent saw on the pod's node, and that only the time of its ADD ties to the pod, may run on another node. With agents,
 // evidence about the pod's node alone leads to Disown, in every row (docs/decisions/0132, 0148).
 //
-// Entries under the name of a pod that no pod UID can be shown to own are disowned before its Unprotect, and in every row once its object is gone:
-// the next pod with the name would inherit them (docs/decisions/0147, 0277).
+// Entries under the name of a pod that no pod UID can be shown to own are disowned before its Unprotect, and in every row once its object is
+// deleted: the next pod with the name would inherit them (docs/decisions/0147, 0277).
 //
-// A sandbox whose address a later one of the pod has is judged by the same rows, and dropped from the record once it is proven gone. Until then
-// the later one is not released (docs/decisions/0135).
+// A sandbox whose address a later sandbox of the pod has is judged by the same rows, and dropped from the record once it is proven gone. Until
+// then the later one is not released (docs/decisions/0135).
 //
-// A Release rests on facts read live, past every cache: Decide answers Reread when they were not. An Unprotect may rest on
-// caches when the record knows every address that the pod can be seen to have had, or when the pod was deleted unbound (nothing can be bound
-// that is being deleted). That a UID is deleting and that the kubelet finished it are monotone: any cache will do for them.
+// A Release requires live reads: otherwise Decide gives Reread. An Unprotect may rest on caches if the record has every address that the pod can
+// be seen to have had, or if the pod was deleted unbound, because a pod that is being deleted cannot be bound. That a UID is being deleted, and
+// that the kubelet terminated it, are monotone facts: any cache is good enough for them.
 package release

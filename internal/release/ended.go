@@ -13,13 +13,12 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// EndedUnder says whether a pod's end was written while this very Node object stood, so that it is the word of the machine that the
-// Node names. The Node has to be read after the pod. A Node UID never comes back: a Node object that was there before the end, and is
-// there after it, was there all the time.
+// EndedUnder says whether a pod's termination was written while this Node object existed, so that the kubelet of the Node's machine reported it.
+// The Node has to be read after the pod. Node UIDs are unique: a Node object that existed before and after the termination existed all the time.
 //
-// When the end was written says nothing of that. What managedFields have is the time of the kubelet's last write, and whichever kubelet
-// has the pod next writes its status again and leaves the phase, which stays once it is terminal. An old machine that registers again
-// while the sandbox runs would make a replacement's end look like its own (docs/decisions/0096).
+// The time in managedFields is no evidence: it is that of the last write, and every later kubelet of the pod writes its status again and keeps
+// the terminal phase. An old machine that registers again while its sandbox runs would make a termination by its replacement look like its own
+// (docs/decisions/0096).
 func EndedUnder(pod Pod, node Node) bool {
 	switch {
 	case !pod.Ending.ByKubelet() || node.NodeUID == "":
@@ -30,7 +29,7 @@ func EndedUnder(pod Pod, node Node) bool {
 	return !node.Registered.IsZero() && !pod.Begun.IsZero() && !node.Registered.After(pod.Begun)
 }
 
-// Begun is when a pod was bound to its node or, where nobody wrote that down, when it was made.
+// Begun is when a pod was bound to its node or, if that is not recorded, created.
 func Begun(pod *corev1.Pod) time.Time {
 	if bound := Bound(pod); !bound.IsZero() {
 		return bound
@@ -38,9 +37,9 @@ func Begun(pod *corev1.Pod) time.Time {
 	return pod.CreationTimestamp.Time
 }
 
-// Bound is when a pod was bound to its node, by the API server's clock; zero where nobody wrote it down. A scheduler's binding sets
-// the condition PodScheduled on the server and owns no field. A pod that was made with its nodeName, which its maker then owns, was
-// bound when it was made: its condition has the time of its node, which may be any.
+// Bound is when a pod was bound to its node, by the clock of the API server; zero if that is not recorded. A binding by a scheduler sets the
+// condition PodScheduled in the API server and owns no field. A pod that was created with a nodeName was bound at its creation: the time of
+// its condition is by the clock of its node.
 func Bound(pod *corev1.Pod) time.Time {
 	if slices.ContainsFunc(pod.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool { return owned(&entry).node }) {
 		return pod.CreationTimestamp.Time
@@ -53,7 +52,7 @@ func Bound(pod *corev1.Pod) time.Time {
 	return time.Time{}
 }
 
-// Remember adds what a record has of the pod's end: since when it is proven, and what shows whose kubelet wrote it.
+// Remember adds the recorded facts about the pod's termination: since when it is proven, and which kubelet reported it.
 func (p *Pod) Remember(record *v1alpha1.IPAllocation) {
 	p.AliveNodeUID = record.Spec.AliveNodeUID
 	if p.Begun.IsZero() && record.Spec.ScheduledTime != nil {
@@ -72,8 +71,8 @@ func (p *Pod) Remember(record *v1alpha1.IPAllocation) {
 	}
 }
 
-// Writer is the machine whose kubelet wrote the pod's end: the recorded one, or that of the Node that was read. It is Absent where
-// nobody can tell.
+// Writer is the machine whose kubelet reported the pod's termination: the recorded one, or that of the Node that was read. It is Absent if
+// neither can be shown.
 func Writer(pod Pod, node Fact[Node]) Fact[Machine] {
 	switch {
 	case pod.EndedBy.IsKnown():
@@ -84,14 +83,14 @@ func Writer(pod Pod, node Fact[Node]) Fact[Machine] {
 	return Absent[Machine]()
 }
 
-// EndedOn says whether the end was written by the kubelet of the machine that ran a sandbox, in whatever boot. Another one's proves
-// nothing about the sandbox: it never knew it.
+// EndedOn says whether the kubelet of the machine that ran a sandbox reported termination, in any boot. The report of another kubelet, which never
+// knew the sandbox, is no evidence.
 func EndedOn(ran Machine, writer Fact[Machine]) bool {
 	return writer.IsKnown() && Compare(ran, writer.Get()).IsShown()
 }
 
-// endedHere: the pod's end is the report of the sandbox's own machine. That of a machine which resembles it counts as far as the live Node does,
-// which relate has held for long enough. Where the sandbox's own boot is back, the other one was a clone.
+// endedHere says whether the sandbox's own machine reported termination. The report of a resembling machine counts like the live Node, after the
+// delay of relate. If the sandbox's own boot is back, the other machine was a clone.
 func endedHere(o Observation, pod Pod, s *Sandbox) bool {
 	writer := Writer(pod, o.Node)
 	if !pod.Ending.ByKubelet() || !s.Machine.IsKnown() {
@@ -101,7 +100,8 @@ func endedHere(o Observation, pod Pod, s *Sandbox) bool {
 	return EndedOn(ran, writer) || (writer.IsKnown() && Compare(ran, writer.Get()) == Resembling && Compare(ran, o.Node.Get().Machine) == Resembling)
 }
 
-// waitForItsKubelet is rows PodCompleted, NodeNotReady and AwaitKubeletReport for a pod whose end cannot be shown to be its own machine's word.
+// waitForItsKubelet is rows PodCompleted, NodeNotReady and AwaitKubeletReport for a pod whose own kubelet cannot be shown to have reported its
+// termination.
 func waitForItsKubelet(row Row, o Observation, pod Pod, s *Sandbox) Decision {
 	found := endedElsewhere(o, pod, s)
 	if !o.Node.Get().Ready {
@@ -116,7 +116,7 @@ func waitForItsKubelet(row Row, o Observation, pod Pod, s *Sandbox) Decision {
 		"%s, so sandbox %s may be alive; its own machine's kubelet stops it, and the entry goes with it; if the entry stays, %s", found, s.ID, remedy)
 }
 
-// endedElsewhere says what was found of who wrote the end.
+// endedElsewhere says which kubelet reported termination, as far as known.
 func endedElsewhere(o Observation, pod Pod, s *Sandbox) string {
 	if writer := Writer(pod, o.Node); writer.IsKnown() {
 		return "the end of the pod was written by the kubelet of another machine (" + named(writer.Get()) + ") than the one that ran sandbox " + s.ID +

@@ -15,12 +15,12 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// endedBy is an end that was written by the kubelet of a machine.
+// endedBy is an ending that the kubelet of a machine wrote.
 func endedBy(e Ending, writer Machine) func(*Observation) {
 	return pod(func(p *Pod) { p.Ending, p.EndedSince, p.EndedBy = e, longAgo, Known(writer) })
 }
 
-// endedSomehow is an end of which the record has no writer, of a pod that began at that time.
+// endedSomehow is an ending without a recorded writer, of a pod that began at the time.
 func endedSomehow(e Ending, begun time.Time, change ...func(*Pod)) func(*Observation) {
 	return pod(func(p *Pod) {
 		p.Ending, p.EndedSince, p.Begun, p.EndedBy = e, longAgo, begun, Absent[Machine]()
@@ -41,7 +41,7 @@ func back(change ...func(*Node)) func(*Observation) {
 
 func aliveUnder(uid types.UID) func(*Pod) { return func(p *Pod) { p.AliveNodeUID = uid } }
 
-func TestI1I3AnEndIsBelievedOfTheSandboxsOwnMachineAlone(t *testing.T) {
+func TestI1I3ATerminationCountsOnlyFromTheSandboxsOwnMachine(t *testing.T) {
 	type want struct {
 		row    Row
 		action Action
@@ -61,11 +61,11 @@ func TestI1I3AnEndIsBelievedOfTheSandboxsOwnMachineAlone(t *testing.T) {
 	}{
 		"TerminatedAfterDeletion: a replacement ended the pod, and the old machine registered again with its sandbox": {
 			terminating(endedBy(EndingFinished, replaced), back()), waits},
-		"TerminatedAfterDeletion: the same, and the record was never told who wrote the end": {
+		"TerminatedAfterDeletion: the same, without a recorded writer": {
 			terminating(endedSomehow(EndingFinished, longAgo), back()), waits},
-		"TerminatedAfterDeletion: the same once the pod object is gone": {
+		"TerminatedAfterDeletion: the same once the pod object is deleted": {
 			terminating(podGone(Pod{Deleting: true, Bound: true, Ending: EndingFinished, EndedBy: Known(replaced)}), back()), waits},
-		"TerminatedAfterDeletion: a report of an earlier version, of a pod that is gone and of which nobody wrote down when it was bound": {
+		"TerminatedAfterDeletion: in a record of an earlier version, of a deleted pod without a recorded binding": {
 			terminating(podGone(Pod{Deleting: true, Bound: true, Ending: EndingFinished}), back()), waits},
 		"TerminatedAfterDeletion: a report of an earlier version, of a pod that began on today's Node object": {
 			terminating(podGone(Pod{Deleting: true, Bound: true, Ending: EndingFinished, Begun: longAgo}), node(Node{Machine: machine, Ready: true, Registered: longAgo})), finished},
@@ -89,7 +89,7 @@ func TestI1I3AnEndIsBelievedOfTheSandboxsOwnMachineAlone(t *testing.T) {
 			terminating(endedBy(EndingFinished, machine), node(Node{Machine: rebooted, Ready: true})), finished},
 		"TerminatedAfterDeletion: the pod was alive when the machine had registered again": {
 			terminating(endedSomehow(EndingFinished, longAgo, aliveUnder(registered.NodeUID)), back()), finished},
-		"TerminatedAfterDeletion: that says nothing of the next Node object": {
+		"TerminatedAfterDeletion: that is no evidence for the next Node object": {
 			terminating(endedSomehow(EndingFinished, longAgo, aliveUnder(registered.NodeUID)), back(func(n *Node) { n.NodeUID = "node-3" })), waits},
 		"TerminatedAfterDeletion: a Node object of the very second in which the pod was bound was there": {
 			terminating(endedSomehow(EndingFinished, longAgo), node(Node{Machine: machine, Ready: true, Registered: longAgo})), finished},
@@ -99,7 +99,7 @@ func TestI1I3AnEndIsBelievedOfTheSandboxsOwnMachineAlone(t *testing.T) {
 			terminating(endedSomehow(EndingFinished, time.Time{}), node(Node{Machine: machine, Ready: true, Registered: longAgo})), waits},
 		"TerminatedAfterDeletion: when the Node registered is not known": {
 			terminating(endedSomehow(EndingFinished, longAgo), node(Node{Machine: machine, Ready: true})), waits},
-		"TerminatedAfterDeletion: a Node without a UID is nobody's": {
+		"TerminatedAfterDeletion: a Node without a UID is no evidence": {
 			terminating(endedSomehow(EndingFinished, longAgo), node(Node{Machine: Machine{MachineID: "machine-1", SystemUUID: "system-1", BootID: "boot-1"}, Ready: true, Registered: longAgo})), waits},
 		"TerminatedAfterDeletion: without machine IDs the Node UID alone decides": {
 			terminating(endedBy(EndingFinished, bare), node(Node{Machine: bare, Ready: true}), sandboxes(sandbox("s1", func(s *Sandbox) { s.Machine = Known(bare) }))), finished},
@@ -115,7 +115,7 @@ func TestI1I3AnEndIsBelievedOfTheSandboxsOwnMachineAlone(t *testing.T) {
 			terminating(agent, endedBy(EndingFinished, replaced), back(declaredDead)), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeResponse}},
 		"NodeOutOfService: also if its own kubelet terminated the pod": {
 			terminating(agent, endedBy(EndingFinished, registered), back(declaredDead)), want{RowNodeOutOfService, Confirm, v1alpha1.ReasonAwaitingNodeResponse}},
-		"NodeDeleted: a Node that is gone for long ends the wait": {
+		"NodeDeleted: a Node that was deleted long ago ends the wait": {
 			terminating(endedBy(EndingFinished, replaced), func(o *Observation) { o.Node, o.NodeGoneSince = Absent[Node](), Known(longAgo) }), want{RowNodeDeleted, Release, v1alpha1.ReasonNodeGone}},
 		"NodeReplaced: while the replacement has the name": {
 			terminating(endedBy(EndingFinished, replaced), node(Node{Machine: replaced, Ready: true})), want{RowNodeReplaced, Wait, v1alpha1.ReasonNodeReplaced}},
@@ -157,14 +157,14 @@ func TestEachSandboxHasAMachineOfItsOwnToEndIt(t *testing.T) {
 	}
 }
 
-func TestAWaitForItsOwnKubeletSaysWhoWroteTheEndAndWhatWouldEndIt(t *testing.T) {
+func TestAWaitForItsOwnKubeletNamesTheWriterAndTheRemedy(t *testing.T) {
 	written := pod(func(p *Pod) { p.EndWritten = longAgo })
 	for name, tc := range map[string]struct {
 		observed Observation
 		parts    []string
 	}{
 		"the writer is known": {terminating(endedBy(EndingFinished, replaced), written, back()), []string{"another machine", "node-2", "machine-2", "boot-9", "machine-1", "s1", "restart that kubelet", "out-of-service"}},
-		"nobody knows the writer": {terminating(endedSomehow(EndingFinished, longAgo), written, back()),
+		"the writer is unknown": {terminating(endedSomehow(EndingFinished, longAgo), written, back()),
 			[]string{longAgo.Format(time.RFC3339), longAgo.Add(time.Hour).Format(time.RFC3339), "another machine may have had the node's name", "s1"}},
 		"the pod is not being deleted": {terminating(notDeleting, endedBy(EndingCompleted, replaced), back()), []string{"delete the pod and restart that kubelet"}},
 		"the old machine is not Ready": {terminating(endedBy(EndingFinished, replaced), back(func(n *Node) { n.Ready = false })), []string{"machine-2", "bring the node back"}},
@@ -204,7 +204,7 @@ func TestAPodBeginsWhenItIsBound(t *testing.T) {
 		"which had not found it a node at first, and wrote that down": {
 			scheduled(corev1.ConditionTrue, bound, owner("kube-scheduler", "status", `{`+condition+`}`, longAgo)), bound, bound},
 		"or when it is made": {&corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(longAgo)}}, longAgo, time.Time{}},
-		"when it is made with its nodeName, whatever its node's clock shows": {
+		"when it is created with its nodeName, with any clock of its node": {
 			scheduled(corev1.ConditionTrue, onItsOwn, maker, owner("kubelet", "status", `{`+condition+`}`, onItsOwn)), longAgo, longAgo},
 		"when it is made with its nodeName, by a mirror pod's kubelet": {
 			scheduled(corev1.ConditionTrue, onItsOwn, owner("kubelet", "", `{"f:spec":{"f:nodeName":{}}}`, longAgo)), longAgo, longAgo},
@@ -226,7 +226,7 @@ func TestAPodBeginsWhenItIsBound(t *testing.T) {
 	}
 }
 
-func TestWhatARecordRemembersOfAnEnd(t *testing.T) {
+func TestARecordRemembersATermination(t *testing.T) {
 	observed, written, bound := metav1.NewTime(now), metav1.NewTime(longAgo), metav1.NewTime(longAgo.Add(-time.Hour))
 	record := func(report *v1alpha1.KubeletReport) *v1alpha1.IPAllocation {
 		return &v1alpha1.IPAllocation{Spec: v1alpha1.IPAllocationSpec{ScheduledTime: &bound, AliveNodeUID: "node-2", Kubelet: report}}

@@ -13,24 +13,24 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// Ending is how a pod ended, as far as its object shows. The zero value is invalid.
+// Ending is how a pod terminated, as its object shows. The zero value is invalid.
 type Ending uint8
 
 // The endings.
 const (
 	// EndingNone: the phase is not terminal.
 	EndingNone Ending = iota + 1
-	// EndingFinished: kubelet-finished. The kubelet wrote the terminal phase after the deletion, which it does only once
-	// StopPodSandbox has succeeded for every sandbox of the UID that the runtime knew.
+	// EndingFinished: the kubelet wrote the terminal phase after the deletion, which it does only once StopPodSandbox has succeeded for every
+	// sandbox of the UID that the runtime knew.
 	EndingFinished
 	// EndingCompleted: the kubelet wrote the terminal phase before the deletion, or it is unknown whether it was after.
 	EndingCompleted
-	// EndingRejected: the kubelet refused the pod and killed nothing (kubernetes#133382).
+	// EndingRejected: the kubelet rejected the pod and stopped nothing (kubernetes#133382).
 	EndingRejected
-	// EndingForeign: a client other than the kubelet wrote the terminal phase: PodGC, for one. It proves nothing.
+	// EndingForeign: a client other than the kubelet wrote the terminal phase, such as PodGC. It is no evidence.
 	EndingForeign
-	// EndingShared: a field manager that kubelet and PodGC share wrote the terminal phase, and the status shows that it was the kubelet. With
-	// agents it counts where nothing is left to release, and nowhere else.
+	// EndingShared: a field manager that kubelet and PodGC share wrote the terminal phase, and the status shows that it was the kubelet. It counts
+	// only with agents, and only if no entry is left.
 	EndingShared
 )
 
@@ -47,12 +47,12 @@ const (
 	rejectedMessage = "Pod was rejected:"
 )
 
-// PodEnding reads an ending from a pod object alone. A terminal phase within the very second of the deletion counts as
-// Completed, because API times have no finer grain; PodEndingSeen can do better for whoever watched.
+// PodEnding reads an ending from a pod object alone. A terminal phase in the second of the deletion counts as Completed, because API times have no
+// finer resolution; PodEndingSeen is more precise for a watcher.
 func PodEnding(pod *corev1.Pod) Ending { return PodEndingSeen(pod, false) }
 
-// PodEndingSeen is PodEnding for a watcher: aliveWhileDeleting says that this very UID was seen with a deletionTimestamp and
-// without a terminal phase, so that a terminal phase can only have come later.
+// PodEndingSeen is PodEnding for a watcher: aliveWhileDeleting says that this UID was seen with a deletionTimestamp and without a terminal phase, so
+// that its terminal phase is later than the deletion.
 func PodEndingSeen(pod *corev1.Pod, aliveWhileDeleting bool) Ending {
 	if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
 		return EndingNone
@@ -76,8 +76,8 @@ func PodEndingSeen(pod *corev1.Pod, aliveWhileDeleting bool) Ending {
 	}
 }
 
-// Ending is how a pod ended, as far as this kind of evidence accepts it. since is as in ProvenEnding. Without agents a termination that other
-// accounts may have written is still all that there is.
+// Ending is the ending of a pod that this kind of evidence accepts. since is as in ProvenEnding. Without agents, a termination that other accounts
+// may have written is accepted, because there is no other evidence.
 func (e Evidence) Ending(pod *corev1.Pod, aliveWhileDeleting bool, since time.Time) Ending {
 	if e == EvidenceAgent {
 		return ProvenEnding(pod, aliveWhileDeleting, since)
@@ -85,9 +85,8 @@ func (e Evidence) Ending(pod *corev1.Pod, aliveWhileDeleting bool, since time.Ti
 	return PodEndingSeen(pod, aliveWhileDeleting)
 }
 
-// ProvenEnding is the ending that counts as evidence where an agent can be queried instead: a termination that another account may have
-// written as the kubelet's is EndingForeign once the pod is being deleted. since is from when on admission policies refuse such writes;
-// zero where they are not in force (docs/decisions/0120).
+// ProvenEnding is the ending that counts as evidence with agents: a termination that another account may have written is EndingForeign once the
+// pod is being deleted. since is when admission policies began to refuse such writes; zero if they are not in force (docs/decisions/0120).
 func ProvenEnding(pod *corev1.Pod, aliveWhileDeleting bool, since time.Time) Ending {
 	ending := PodEndingSeen(pod, aliveWhileDeleting)
 	switch {
@@ -99,20 +98,20 @@ func ProvenEnding(pod *corev1.Pod, aliveWhileDeleting bool, since time.Time) End
 	return ending
 }
 
-// isGuarded: the policies judge the writes of the pod. None is guarded once it has ended, so the guard was there when the phase became terminal
-// (docs/decisions/0129).
+// isGuarded says whether the policies apply to the writes of the pod. A terminated pod is not newly guarded, so it was guarded when its phase became
+// terminal (docs/decisions/0129).
 func isGuarded(pod *corev1.Pod) bool {
 	return pod.Labels[v1alpha1.GuardedLabel] != "" || slices.Contains(pod.Finalizers, v1alpha1.Finalizer)
 }
 
-// Authentic says whether only the kubelet can have written a pod's terminal phase as the kubelet's: the policies judged every write of the
-// pod, or every one since a moment at which the pod was seen being deleted and not terminated.
+// Authentic says whether only the kubelet can have written a pod's terminal phase: the policies applied to every write of the pod, or to every
+// write since the pod was seen being deleted and not terminated.
 func Authentic(created, deleted time.Time, aliveWhileDeleting bool, since time.Time) bool {
 	return !since.IsZero() && (!created.Before(since) || (aliveWhileDeleting && !deleted.Before(since)))
 }
 
-// SignOfLife is when a kubelet last wrote the status of a pod that shows it: one that is being deleted and has the finalizer has had it since
-// the deletion, because none can be added after it, so that the policies judged every write since. Nil where the pod shows nothing.
+// SignOfLife is when a kubelet last wrote the status of a pod that is being deleted and has the finalizer; nil for any other pod. No finalizer can
+// be added after the deletion, so the policies applied to every write since.
 func SignOfLife(pod *corev1.Pod, since time.Time) *metav1.Time {
 	if pod.DeletionTimestamp == nil || since.IsZero() || DeletionRequested(pod).Before(since) || !slices.Contains(pod.Finalizers, v1alpha1.Finalizer) {
 		return nil
@@ -128,8 +127,8 @@ func SignOfLife(pod *corev1.Pod, since time.Time) *metav1.Time {
 	return last
 }
 
-// DeletionRequested is when the deletion of a pod that is being deleted was asked for: shortening the grace period moves deletionTimestamp and
-// deletionGracePeriodSeconds alike (apiserver, registry/rest.BeforeDelete), so their difference stays.
+// DeletionRequested is when the deletion of a pod was requested. A shorter grace period changes deletionTimestamp and deletionGracePeriodSeconds
+// by the same amount (apiserver, registry/rest.BeforeDelete), so their difference stays.
 func DeletionRequested(pod *corev1.Pod) time.Time {
 	requested := pod.DeletionTimestamp.Time
 	if grace := pod.DeletionGracePeriodSeconds; grace != nil {
@@ -138,8 +137,8 @@ func DeletionRequested(pod *corev1.Pod) time.Time {
 	return requested
 }
 
-// ranAfter says whether a container ended after the moment: the phase was not terminal at it. The kubelet's write alone does
-// not show that, because it also touches the status of pods that were terminal before (kubernetes#53515).
+// ranAfter says whether a container terminated after the moment, so that the phase was not terminal then. A write by the kubelet does not show
+// that, because it also writes the status of terminal pods (kubernetes#53515).
 func ranAfter(pod *corev1.Pod, moment time.Time) bool {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
 		for i := range statuses {
@@ -151,14 +150,13 @@ func ranAfter(pod *corev1.Pod, moment time.Time) bool {
 	return false
 }
 
-// noSandbox is the kubelet's message for a pod of which its runtime lists no sandbox (pkg/kubelet/types, PodSandboxNotReadyMsg…).
-// A runtime removes a sandbox only once it is stopped, CNI DEL included. The condition is False for other reasons too: a sandbox
-// that is merely not ready may still have its network.
+// noSandbox is the kubelet's message for a pod without a sandbox in its runtime (pkg/kubelet/types, PodSandboxNotReadyMsg…). A runtime removes a
+// sandbox only once it is stopped, including CNI DEL. With another message the condition is no evidence: a sandbox that is not ready may still
+// have its network.
 const noSandbox = "no pod sandbox exists"
 
-// PodTornDown is when the kubelet last wrote, among its conditions, that a pod which is being deleted has no sandbox at all any
-// more (PodReadyToStartContainers, KEP-3085), if it says so now and no container runs; zero otherwise. It is what a kubelet
-// can report that finds the phase terminal already by somebody else's hand, and so never writes it.
+// PodTornDown is when the kubelet last wrote that a pod that is being deleted has no sandbox (condition PodReadyToStartContainers, KEP-3085); zero
+// if the condition does not say so now, or a container runs. It is the only report of a kubelet whose pod has a terminal phase of another client.
 func PodTornDown(pod *corev1.Pod) time.Time {
 	if pod.DeletionTimestamp == nil || anyRuns(pod) || !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionFalse && c.Message == noSandbox
@@ -191,8 +189,8 @@ func anyRuns(pod *corev1.Pod) bool {
 	return false
 }
 
-// EndWritten is when the kubelet last wrote the status of a pod whose terminal phase is the kubelet's; zero for any other pod. The
-// phase may be older than that.
+// EndWritten is when the kubelet last wrote the status of a pod whose terminal phase is the kubelet's; zero for any other pod. The phase may be
+// older.
 func EndWritten(pod *corev1.Pod) time.Time {
 	if !PodEnding(pod).ByKubelet() {
 		return time.Time{}
@@ -201,8 +199,7 @@ func EndWritten(pod *corev1.Pod) time.Time {
 	return written
 }
 
-// phaseWrittenByKubelet says whether status.phase belongs to the kubelet's field manager and to nobody else, and when that
-// manager last wrote.
+// phaseWrittenByKubelet says whether the kubelet's field manager alone owns status.phase, and when it last wrote.
 func phaseWrittenByKubelet(fields []metav1.ManagedFieldsEntry) (time.Time, bool) {
 	var written time.Time
 	found := false

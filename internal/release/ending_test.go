@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// deletedAt is when the pods below were asked to go, with 30s of grace.
+// deletedAt is when the deletion of the pods below was requested, with a grace period of 30s.
 var deletedAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func ending(change ...func(*corev1.Pod)) *corev1.Pod {
@@ -65,9 +65,9 @@ func TestPodEnding(t *testing.T) {
 			ending(deleting, byKubelet(later), containerEnded(later)), false, EndingFinished},
 		"the kubelet's own DELETE with grace 0 does not move the moment of the deletion": {
 			ending(graceZero, byKubelet(later), containerEnded(later)), false, EndingFinished},
-		"whoever saw it alive while it was deleting needs no times": {
+		"a watcher that saw it alive while it was deleting needs no times": {
 			ending(graceZero, byKubelet(deletedAt)), true, EndingFinished},
-		"within the second of the deletion nobody can tell": {
+		"within the second of the deletion it is unknown": {
 			ending(graceZero, byKubelet(deletedAt), containerEnded(deletedAt)), false, EndingCompleted},
 		"terminal long before, and touched by the kubelet since": {
 			ending(graceZero, byKubelet(later), containerEnded(before)), false, EndingCompleted},
@@ -79,13 +79,13 @@ func TestPodEnding(t *testing.T) {
 			}), true, EndingRejected},
 		"written by PodGC": {
 			ending(deleting, owner("kube-controller-manager", "status", phaseFields, later), containerEnded(later)), true, EndingForeign},
-		"co-owned by somebody else": {
+		"co-owned by another manager": {
 			ending(deleting, byKubelet(later), owner("someone", "status", phaseFields, later), containerEnded(later)), true, EndingForeign},
 		"written by a manager called kubelet, but not through the status subresource": {
 			ending(deleting, owner("kubelet", "", phaseFields, later), containerEnded(later)), true, EndingForeign},
-		"owned by nobody": {
+		"without an owner": {
 			ending(deleting, containerEnded(later)), true, EndingForeign},
-		"with ownership of somebody else that cannot be read": {
+		"with unreadable ownership of another manager": {
 			ending(deleting, byKubelet(later), owner("someone", "status", `{"f:status":`, later), containerEnded(later)), true, EndingForeign},
 		"with ownership of the kubelet that cannot be read": {
 			ending(deleting, owner("kubelet", "status", `{"f:status":`, later), containerEnded(later)), true, EndingForeign},
@@ -130,7 +130,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-func TestSignOfLifeIsOfAPodThatWasJudgedSinceItsDeletion(t *testing.T) {
+func TestSignOfLifeIsOfAPodWithPoliciesSinceItsDeletion(t *testing.T) {
 	second := func(s int) time.Time { return deletedAt.Add(time.Duration(s) * time.Second) }
 	guarded := func(p *corev1.Pod) { p.Finalizers = []string{v1alpha1.Finalizer} }
 	wrote := func(manager, subresource string, s int) func(*corev1.Pod) {
@@ -163,7 +163,7 @@ func TestSignOfLifeIsOfAPodThatWasJudgedSinceItsDeletion(t *testing.T) {
 	}
 }
 
-// TestI11ATerminationThatOthersCanWriteIsNotTheKubelets: the phase is the same; what differs is who could have written it.
+// TestI11ATerminationThatOthersCanWriteIsNotTheKubelets: the phase is the same; only its possible writers differ.
 func TestI11ATerminationThatOthersCanWriteIsNotTheKubelets(t *testing.T) {
 	written := owner("kubelet", "status", phaseFields, deletedAt.Add(5*time.Second))
 	terminal := func(p *corev1.Pod) { p.Status.Phase, p.Finalizers = corev1.PodFailed, []string{v1alpha1.Finalizer} }

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// followedFirst turns the release of a sandbox that later ones of the pod followed into a Drop, and holds the release of those until each that
-// they followed is dropped: the pool has one entry for all of them (docs/decisions/0135).
+// followedFirst turns the release of a followed sandbox into a Drop, and delays the release of the later sandboxes until all followed ones are
+// dropped: the pool has one entry for all of them (docs/decisions/0135).
 func followedFirst(sandboxes []Sandbox, judged []Decision) []Decision {
 	held := slices.ContainsFunc(sandboxes, func(s Sandbox) bool { return s.Followed })
 	var in []Decision
@@ -31,17 +31,18 @@ func dropFollowed(d Decision) Decision {
 	return d
 }
 
-// isGone says whether a report shows that the sandbox itself is gone. That another sandbox of the pod is not is what a followed one is about.
+// isGone says whether a report shows that the sandbox itself is gone. For a followed one, another living sandbox of the pod does not matter.
 func (s *Sandbox) isGone(report Response) bool {
 	return report.gone() || (s.Followed && report.Reason == string(v1alpha1.ReasonSandboxReplaced))
 }
 
-// neverListed: the sandbox is gone from a node of which no list ever showed it.
+// neverListed says whether the sandbox counts as gone because no list of the node ever showed it.
 func (r Response) neverListed() bool {
 	return r.Reason == string(v1alpha1.ReasonSandboxNeverListed) || (r.Reason == string(v1alpha1.ReasonSandboxReplaced) && r.PodUID == "")
 }
 
-// replacedByItsKubelet: without agents, a kubelet's next sandbox shows that it stopped the one before, on the same machine.
+// replacedByItsKubelet says whether the kubelet created the next sandbox on the same machine. Without agents that is the evidence that it stopped the
+// one before.
 func replacedByItsKubelet(o Observation, s *Sandbox) bool {
 	if o.Evidence != EvidenceKubelet || !s.Followed || s.Conflict || !s.Machine.IsKnown() || !o.Node.IsKnown() {
 		return false

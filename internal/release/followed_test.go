@@ -15,7 +15,7 @@ import (
 
 func isFollowed(s *Sandbox) { s.Followed = true }
 
-// ofPod changes with which pod UID an agent reports to have seen the sandbox.
+// ofPod changes the pod UID with which an agent reports to have seen the sandbox.
 func ofPod(uid types.UID) func(*Response) { return func(r *Response) { r.PodUID = uid } }
 
 // TestI1ASandboxThatALaterOneFollowedIsNotForgotten: the pool has one entry, that of the later sandbox.
@@ -49,7 +49,7 @@ func TestI1ASandboxThatALaterOneFollowedIsNotForgotten(t *testing.T) {
 			terminating(agent, finished, both(byAgent(notLoaded))), Decision{Row: RowTerminatedAfterDeletion, Action: Wait, Reason: v1alpha1.ReasonSandboxRunning}},
 		"its node is queried about it before the later one's address is released": {
 			terminating(agent, finished, both()), Decision{Row: RowTerminatedAfterDeletion, Action: Confirm, Reason: v1alpha1.ReasonAwaitingNodeResponse, Sandboxes: []string{"s1"}}},
-		"it is gone: the record forgets it": {
+		"it is gone: it is dropped from the record": {
 			terminating(agent, finished, both(byAgent(gone))), Decision{Row: RowTerminatedAfterDeletion, Action: Drop, Reason: v1alpha1.ReasonSandboxGone, Sandboxes: []string{"s1"}}},
 		"it is gone, and the later one is not": {
 			terminating(agent, both(byAgent(succeeded))), Decision{Row: RowAwaitRuntimeReport, Action: Drop, Reason: v1alpha1.ReasonSandboxGone, Sandboxes: []string{"s1"}}},
@@ -64,7 +64,7 @@ func TestI1ASandboxThatALaterOneFollowedIsNotForgotten(t *testing.T) {
 		"the pod lives and it is gone": {
 			terminating(agent, notDeleting, both(byAgent(succeeded)), forRewrite), Decision{Row: RowPodInUse, Action: Drop, Reason: v1alpha1.ReasonSandboxGone, Sandboxes: []string{"s1"}}},
 		"the pod lives and it is not loaded": {
-			terminating(agent, notDeleting, both(byAgent(notLoaded)), forRewrite), Decision{Row: RowPodInUse, Action: Keep, Reason: v1alpha1.ReasonPodInUse, Asking: true}},
+			terminating(agent, notDeleting, both(byAgent(notLoaded)), forRewrite), Decision{Row: RowPodInUse, Action: Keep, Reason: v1alpha1.ReasonPodInUse, Queried: true}},
 		"without agents a kubelet's next sandbox shows that it stopped this one": {
 			terminating(notDeleting, both()), Decision{Row: RowPodInUse, Action: Drop, Reason: v1alpha1.ReasonSandboxReplaced, Sandboxes: []string{"s1"}}},
 		"without agents, after the deletion": {
@@ -84,7 +84,7 @@ func TestI1ASandboxThatALaterOneFollowedIsNotForgotten(t *testing.T) {
 	}
 }
 
-// TestALaterSandboxIsReleasedOnceItFollowsNone: the entry is given back for the last of them.
+// TestALaterSandboxIsReleasedOnceItFollowsNone: the entry is released for the last of them.
 func TestALaterSandboxIsReleasedOnceItFollowsNone(t *testing.T) {
 	o := terminating(ended(EndingFinished, longAgo), sandboxes(sandbox("s2")))
 	if d := Decide(o, now.Add(time.Hour)); d.Action != Release {

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// FuzzFieldOwnership: a cache that keeps less of managedFields says the same of a pod's end and binding, and what cannot be read of another
-// manager's fields never makes a phase the kubelet's.
+// FuzzFieldOwnership: reduced managedFields give the same termination and binding of a pod, and unreadable fields of another manager never make a
+// phase the kubelet's.
 func FuzzFieldOwnership(f *testing.F) {
 	f.Fuzz(func(t *testing.T, own, other []byte, manager string) {
 		at := metav1.NewTime(time.Unix(1000, 0))

@@ -2,7 +2,7 @@
 
 package release
 
-// Relation says what the live Node is to the machine that was recorded for a sandbox. The zero value is invalid.
+// Relation is the relation of the live Node to the machine that was recorded for a sandbox. The zero value is invalid.
 type Relation uint8
 
 // The relations.
@@ -11,18 +11,17 @@ const (
 	SameMachine Relation = iota + 1
 	// Reregistered: the same boot of the same machine under a new Node object.
 	Reregistered
-	// Rebooted: the same machine with another boot ID under the same Node object; nothing of the old boot lives.
+	// Rebooted: the same machine with another boot ID under the same Node object; no process of the old boot is left.
 	Rebooted
-	// Resembling: the same machine ID and system UUID in another boot under another Node object. It is the machine after a reboot, or a clone
-	// of it, which has the IDs of its template (docs/decisions/0127).
+	// Resembling: the same machine ID and system UUID in another boot under another Node object. It is the machine after a reboot, or a clone with
+	// the IDs of its template (docs/decisions/0127).
 	Resembling
 	// Replaced: another machine, or one that cannot be shown to be the same.
 	Replaced
 )
 
-// Compare relates the recorded machine to the live one (docs/decisions/0127). A boot ID is random and tells a boot of a machine by
-// itself. Machine IDs that are empty on both sides leave it to the boot ID, and where that is empty too to the Node UID; an ID
-// that is empty on one side only cannot be shown to be the same.
+// Compare relates the recorded machine to the live one (docs/decisions/0127). A boot ID is random and identifies a boot of a machine. If machine IDs
+// are empty on both sides, the boot ID decides, and if that is empty too, the Node UID. An ID that is empty on one side does not match.
 func Compare(recorded, live Machine) Relation {
 	hardware, boot := sameHardware(recorded, live), recorded.BootID == live.BootID
 	switch {

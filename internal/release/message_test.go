@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// Whoever reads a message has to find the node, whose name nothing else in the condition says.
+// The message is the only part of the condition that names the node.
 func TestAWaitForANodeNamesIt(t *testing.T) {
 	const name = "node-b"
 	cases := map[string]func(Node) Observation{
@@ -37,7 +37,7 @@ func TestAWaitForANodeNamesIt(t *testing.T) {
 	}
 }
 
-// TestAWaitAdvisesOnlyWhatTheKubeletCanReport: below 1.37 a kubelet does not tell a pod without a sandbox from one whose sandbox is not ready.
+// TestAWaitAdvisesOnlyWhatTheKubeletCanReport: below 1.37 a kubelet does not distinguish a pod without a sandbox from one whose sandbox is not ready.
 func TestAWaitAdvisesOnlyWhatTheKubeletCanReport(t *testing.T) {
 	const restart, cannot = "restart that kubelet", "a kubelet of version v1.36.3 does not report that a pod has no sandbox"
 	waits := map[string]func(*Observation){

@@ -16,73 +16,74 @@ type Evidence uint8
 
 // The kinds of evidence.
 const (
-	// EvidenceKubelet: the pod's status, written by the kubelet.
+	// EvidenceKubelet: the status of the pod, written by the kubelet.
 	EvidenceKubelet Evidence = iota + 1
 	// EvidenceAgent: the node's container runtime, read by the agent.
 	EvidenceAgent
 )
 
-// Observation is all that is known of one pod UID at one moment.
+// Observation is the state of one pod UID at one moment.
 type Observation struct {
 	// Evidence is the mode of the installation.
 	Evidence Evidence
 	// UID is the pod's.
 	UID types.UID
-	// Live says that every fact in here that can change back was read past every cache.
+	// Live says that every fact that can change back was read live.
 	Live bool
-	// Withholds: the mode is Shadow, and the pod was protected before. A Release or a Disown is reported, and the pod is let go by the same proofs.
+	// Withholds: the mode is Shadow, and the pod was protected before. A Release or Disown is only reported, and the pod is unprotected by the same
+	// evidence.
 	Withholds bool
-	// Recorded: the record knows every address that the pod can be seen to have had, so that the pools' emptiness of them, in
-	// a version later than the record's, is no accident of a late cache.
+	// Recorded: the record has every address that the pod can be seen to have had, so that pools without them, in a later version than the
+	// recorded one, are not just late caches.
 	Recorded bool
-	// Pod is Absent when the object is gone (by a live read: not found, or another UID under the name).
+	// Pod is Absent if a live read gave NotFound, or another UID under the name.
 	Pod Fact[Pod]
-	// Last is what the record remembers of a pod whose object is gone. It is only used when Pod is Absent.
+	// Last is the recorded state of a deleted pod. It is only used if Pod is Absent.
 	Last Pod
-	// Sandboxes are the sandboxes of this UID that still have entries in a pool; Absent when there are none.
+	// Sandboxes are the sandboxes of this UID that still have entries in a pool; Absent if there are none.
 	Sandboxes Fact[[]Sandbox]
-	// Unowned are sandboxes with an entry under the name of the pod that no pod UID can be shown to own. They are only given of a pod that is
-	// being deleted, or is gone: the next pod with its name would inherit the entries.
+	// Unowned are sandboxes with an entry under the name of the pod that no pod UID can be shown to own. They are only set for a pod that is being
+	// deleted, or is deleted: the next pod with its name would inherit the entries.
 	Unowned []string
-	// Node is the Node object that now stands under the node name of the pod.
+	// Node is the Node object with the node name of the pod.
 	Node Fact[Node]
-	// NodeGoneSince is since when the recorded Node is proven gone without a sign that its machine is alive; persisted. Unknown when signs that it is alive
-	// could not be looked for.
+	// NodeGoneSince is since when the recorded Node is proven deleted without a sign that its machine is alive; persisted. Unknown if a read of such
+	// signs failed.
 	NodeGoneSince Fact[time.Time]
-	// PoliciesSince is from when on admission policies keep other accounts from writing what a kubelet reports; zero where they are not in force.
-	// It is only looked at with EvidenceAgent.
+	// PoliciesSince is since when admission policies refuse reports of a kubelet by other accounts; zero if they are not in force. It is only used
+	// with EvidenceAgent.
 	PoliciesSince time.Time
-	// Twin names another Node with the machine ID and system UUID of a machine that the Node resembles; empty if there is none, or no such machine.
+	// Twin names another Node with the machine ID and system UUID of a machine that the Node resembles; empty if there is none.
 	Twin string
-	// SignOfLife is what last started that time again, for the message; empty if nothing did.
+	// SignOfLife is what last restarted NodeGoneSince, for the message; empty if nothing did.
 	SignOfLife string
-	// Any is the query about every sandbox of this UID (v1alpha1.AnySandbox). It is only looked at with EvidenceAgent.
+	// Any is the query about every sandbox of this UID (v1alpha1.AnySandbox). It is only used with EvidenceAgent.
 	Any Exchange
-	// NotResponding is why the node's agent does not respond, where it says so: for the message.
+	// NotResponding is why the agent of the node does not respond, if reported: for the message.
 	NotResponding NotResponding
 	// Settings are the installation's delays.
 	Settings Settings
 }
 
-// Settings are the delays that the table knows.
+// Settings are the delays of the table.
 type Settings struct {
 	ReleaseDelay       time.Duration
 	GracePeriodSlack   time.Duration
 	SandboxCreationMax time.Duration
 	NodeGoneDelay      time.Duration
-	// ResponseWithin is how long a Ready node's agent may take to respond before it is said not to. It changes the message only.
+	// ResponseWithin is how long the agent of a Ready node may take to respond before that is reported. It only changes the message.
 	ResponseWithin time.Duration
-	// HoldGoneNodes never takes the deletion of a Node object as proof.
+	// HoldGoneNodes: the deletion of a Node object is no proof.
 	HoldGoneNodes bool
 }
 
-// Pod is what the table needs to know of a pod.
+// Pod is the part of a pod that the table needs.
 type Pod struct {
 	// Deleting: deletionTimestamp is set.
 	Deleting bool
-	// Deadline is deletionTimestamp: the moment at which the grace period is over.
+	// Deadline is deletionTimestamp, at which the grace period is over.
 	Deadline time.Time
-	// DeletionRequested is when the deletion was asked for, to the second; zero if it was not, or nobody can tell.
+	// DeletionRequested is when the deletion was requested, to the second; zero if it was not, or is unknown.
 	DeletionRequested time.Time
 	// Bound: the pod has a node.
 	Bound bool
@@ -90,16 +91,16 @@ type Pod struct {
 	Ending Ending
 	// TornDown is when the kubelet last wrote that the deleted pod has no sandbox any more; zero if it did not.
 	TornDown time.Time
-	// EndedSince is when the ending was first proven; persisted, zero while nobody wrote it down.
+	// EndedSince is when the ending was first proven; persisted, zero until recorded.
 	EndedSince time.Time
-	// EndedBy is the machine whose kubelet wrote the ending, as the record has it; persisted, and never re-addressed. While it is not
-	// Known, EndedUnder can say it of the Node that was read.
+	// EndedBy is the recorded machine whose kubelet wrote the ending; persisted, and never changed. While it is not Known, EndedUnder may show that
+	// it is the machine of the Node that was read.
 	EndedBy Fact[Machine]
 	// EndWritten is when the kubelet last wrote the status that shows the ending: for messages only, see EndedUnder.
 	EndWritten time.Time
-	// Begun is when the pod was bound, or was made where nobody wrote down when it was bound; zero if nobody can tell.
+	// Begun is when the pod was bound or, if that is not recorded, created; zero if unknown.
 	Begun time.Time
-	// AliveNodeUID is a Node object that was there before the pod ended, as the record has it; empty if none is known.
+	// AliveNodeUID is the recorded UID of a Node object that existed before the pod terminated; empty if unknown.
 	AliveNodeUID types.UID
 }
 
@@ -107,21 +108,21 @@ type Pod struct {
 type Sandbox struct {
 	// ID is the sandbox ID as the IPAM recorded it.
 	ID string
-	// Machine is the machine that was recorded for the sandbox; Absent or Unknown while no live Node read succeeded.
+	// Machine is the machine that was recorded for the sandbox; Absent or Unknown until a live read of the Node succeeds.
 	Machine Fact[Machine]
 	// Attribution is the evidence that ties it to the pod UID.
 	Attribution v1alpha1.Attribution
-	// UnchangedSince is since when its entries stand as they are; persisted.
+	// UnchangedSince is since when its entries are unchanged; persisted.
 	UnchangedSince time.Time
-	// Query is the one about it that stands, and Response the last one of the agent of the Node that is queried; Absent while there
-	// is none. They are only looked at with EvidenceAgent.
+	// Query is the standing query about it, and Response the last one of the queried Node's agent; Absent if there is none. They are only used with
+	// EvidenceAgent.
 	Query    Fact[Query]
 	Response Fact[Response]
-	// Shown: the network-status of a pod that lives has an address of this sandbox.
+	// Shown: the network-status of a live pod has an address of this sandbox.
 	Shown bool
-	// Followed: it has no entry any more, because a later sandbox of the same pod UID has, or had, its addresses.
+	// Followed: it has no entry, because a later sandbox of the same pod UID has, or had, its addresses.
 	Followed bool
-	// Conflict: one of its addresses stands under another pod UID that is not proven gone.
+	// Conflict: one of its addresses belongs to another pod UID that is not proven gone.
 	Conflict bool
 }
 
@@ -131,20 +132,20 @@ type Machine struct {
 	MachineID, SystemUUID, BootID string
 }
 
-// MachineOf is the machine that a record names.
+// MachineOf is the machine in a record.
 func MachineOf(node v1alpha1.NodeIdentity) Machine {
 	return Machine{NodeUID: node.UID, MachineID: node.MachineID, SystemUUID: node.SystemUUID, BootID: node.BootID}
 }
 
-// Identity is the machine, as records have it.
+// Identity is the machine in the form of a record.
 func (m Machine) Identity() v1alpha1.NodeIdentity {
 	return v1alpha1.NodeIdentity{UID: m.NodeUID, MachineID: m.MachineID, SystemUUID: m.SystemUUID, BootID: m.BootID}
 }
 
-// Node is what the table needs to know of a live Node object.
+// Node is the part of a live Node object that the table needs.
 type Node struct {
 	Machine
-	// Name is for messages alone, and may be empty: names never identify.
+	// Name is for messages only, and may be empty: names never identify.
 	Name string
 	// Kubelet is the version of the node's kubelet, for messages.
 	Kubelet string
@@ -152,11 +153,11 @@ type Node struct {
 	Registered time.Time
 	// Ready: the condition Ready is True.
 	Ready bool
-	// ReadySince is when that began, as the Node says; it only delays queries.
+	// ReadySince is when that condition last changed; it only delays queries.
 	ReadySince time.Time
 	// OutOfService: the taint node.kubernetes.io/out-of-service is set.
 	OutOfService bool
-	// OutOfServiceSince is when the taint was added, where it says so.
+	// OutOfServiceSince is when the taint was added; zero if the taint has no time.
 	OutOfServiceSince time.Time
 }
 
@@ -168,8 +169,8 @@ func (n Node) called() string {
 	return "node " + n.Name
 }
 
-// restartAdvice is what ends a wait for a kubelet that has nothing to stop any more. A kubelet that starts writes the status of each pod
-// anew; only from 1.37 on does that status tell a pod without a sandbox from one whose sandbox is not ready.
+// restartAdvice is what ends a wait for a kubelet that has nothing left to stop. A kubelet that starts writes the status of each pod again; since
+// 1.37 that status distinguishes a pod without a sandbox from one whose sandbox is not ready.
 func (n Node) restartAdvice() string {
 	const otherwise = "switch the machine off and delete its Node object, or taint it node.kubernetes.io/out-of-service"
 	if v, err := version.ParseSemantic(n.Kubelet); err == nil && v.LessThan(reportsNoSandbox) {

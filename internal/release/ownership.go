@@ -12,8 +12,8 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// ownership is what an entry of managedFields owns of what this package reads: status.phase, the sandbox's condition, spec.nodeName, and of a
-// shared field manager the reason of ContainersReady.
+// ownership says which of these fields an entry of managedFields owns: status.phase, the sandbox's condition, spec.nodeName and, for a shared field
+// manager, the reason of ContainersReady.
 type ownership struct{ phase, sandbox, node, ready bool }
 
 const (
@@ -30,8 +30,8 @@ var (
 	ownsReady   = strconv.Quote(readyCondition) + `:{"f:reason":{}}`
 )
 
-// owned reads an entry. Unreadable ownership must not make somebody else's field look like the kubelet's, nor a node's name like a
-// scheduler's: it counts as an owner of its own.
+// owned reads an entry. An unreadable entry counts as the owner of all fields, so that no field of another client looks like the kubelet's, and no
+// node name like a scheduler's.
 func owned(entry *metav1.ManagedFieldsEntry) ownership {
 	if entry.FieldsV1 == nil {
 		return ownership{}
@@ -58,7 +58,7 @@ func owned(entry *metav1.ManagedFieldsEntry) ownership {
 	return owns
 }
 
-// ownsReason reads what an entry owns of a condition.
+// ownsReason reads whether an entry owns the reason of a condition.
 func ownsReason(condition json.RawMessage) bool {
 	var fields map[string]json.RawMessage
 	if len(condition) == 0 || json.Unmarshal(condition, &fields) != nil {
@@ -68,7 +68,7 @@ func ownsReason(condition json.RawMessage) bool {
 	return owns
 }
 
-// FieldOwnership keeps, of all managed fields, only what an ownership has: what PodEnding, PodTornDown and Bound need and caches should hold.
+// FieldOwnership reduces managed fields to those of an ownership, which PodEnding, PodTornDown and Bound need and caches should hold.
 func FieldOwnership(fields []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	var kept []metav1.ManagedFieldsEntry
 	for i := range fields {
@@ -83,7 +83,7 @@ func FieldOwnership(fields []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEn
 	return kept
 }
 
-// keptFields are the fields that FieldOwnership writes for what an entry owns: one text for all pods.
+// keptFields are the fields that FieldOwnership writes, so that all pods share one text.
 var keptFields = func() map[ownership]string {
 	texts := map[ownership]string{}
 	bits := []bool{false, true}

@@ -41,7 +41,7 @@ var axes = []axis{
 	{func(*Observation) {}, func(o *Observation) { o.Settings.HoldGoneNodes = true }},
 }
 
-// exchanges are the queries about the sandboxes that there are, and about every one of the pod, with the responses.
+// exchanges are queries about each sandbox and about any sandbox of the pod, with responses.
 var exchanges = axis{func(*Observation) {}, queriedAll(newQuery(), Absent[Response]()), queriedAll(newQuery(madeLongAgo), Absent[Response]()), queriedAll(newQuery(madeLongAgo, underTaint), Absent[Response]()), queriedAll(newQuery(underTaint), Absent[Response]()),
 	queriedAll(newQuery(), Unknown[Response]("x")), queriedAll(Unknown[Query]("x"), Known(responded(gone))), queriedAll(Fact[Query]{}, Known(responded(gone))), queriedAll(Absent[Query](), Known(responded(gone))),
 	queriedAll(newQuery(), Known(responded(gone))), queriedAll(newQuery(), Known(responded(alive))), queriedAll(newQuery(underTaint), Known(responded(gone))), queriedAll(newQuery(underTaint, madeLongAgo), Known(responded(alive))),
@@ -72,7 +72,7 @@ func everyObservation(visit func(Observation)) {
 	walk(terminating(), axes)
 }
 
-// visitExchanges adds the queries and responses of agents, where it can make a difference; the random draws add it everywhere.
+// visitExchanges adds queries and responses where they can make a difference; the random draws add them everywhere.
 func visitExchanges(o Observation, visit func(Observation)) {
 	late := !o.NodeGoneSince.IsAbsent() && (o.NodeGoneSince.IsUnknown() || o.Node.Get().NodeUID == "node-1")
 	if o.Evidence != EvidenceAgent || !o.Recorded || late || o.Settings.HoldGoneNodes {
@@ -86,7 +86,7 @@ func visitExchanges(o Observation, visit func(Observation)) {
 	}
 }
 
-// proofs is an independent statement of what lets an address go (I1, I5): written without looking at the table's rows.
+// proofs is an independent statement of when an address may be released (I1, I5), written without the rows of the table.
 func proofs(o Observation, s Sandbox) bool {
 	switch {
 	case !o.Live || s.Conflict || contradictedBy(o, s) || (o.Evidence == EvidenceAgent && s.Response.Get().PodUID == "pod-2"):
@@ -103,12 +103,12 @@ func proofs(o Observation, s Sandbox) bool {
 	return liveProof(o, s)
 }
 
-// goneProof: the machine is not there any more, and has not been for long enough.
+// goneProof says whether the machine has been gone for long enough.
 func goneProof(o Observation) bool {
 	return podOf(o).Deleting && o.NodeGoneSince.IsKnown() && !o.Settings.HoldGoneNodes
 }
 
-// liveProof: the machine that ran the sandbox is the one that speaks, or that was declared dead.
+// liveProof says whether the machine that ran the sandbox is the one that reports, or is out of service.
 func liveProof(o Observation, s Sandbox) bool {
 	p := podOf(o)
 	switch {
@@ -120,8 +120,8 @@ func liveProof(o Observation, s Sandbox) bool {
 	return o.Evidence == EvidenceKubelet && kubeletProof(o, p, o.Node.Get(), s)
 }
 
-// contradictedBy: the last report on the query that stands is that the sandbox is not gone, by the agent of the Node that is there, or of the
-// recorded one that is not. Under a taint only what was reported under that taint is newer than the declaration.
+// contradictedBy says whether the last report on the standing query is DoNotRelease, from the agent of the live Node, or of the recorded one that
+// was deleted. Under a taint only a report under that taint is newer than the taint.
 func contradictedBy(o Observation, s Sandbox) bool {
 	if o.Evidence != EvidenceAgent || s.Response.Get().Verdict == v1alpha1.VerdictReadyForRelease || s.Query.Get().Rewrite {
 		return false
@@ -134,7 +134,8 @@ func contradictedBy(o Observation, s Sandbox) bool {
 	return there || recorded
 }
 
-// ownEnd: whoever ended the pod ran on the sandbox's machine, or there is but one Node object since the pod began, or since it was alive.
+// ownEnd says whether the kubelet that reported termination ran on the sandbox's machine, or there was only one Node object since the pod began or
+// was alive.
 func ownEnd(o Observation) bool {
 	p, n := podOf(o), o.Node.Get()
 	if p.EndedBy.IsKnown() {
@@ -143,34 +144,35 @@ func ownEnd(o Observation) bool {
 	return p.AliveNodeUID == n.NodeUID || (!n.Registered.IsZero() && !p.Begun.IsZero() && !p.Begun.Before(n.Registered))
 }
 
-// taintProof: an administrator declared the node dead, and its agent, queried since, did not contradict.
+// taintProof says whether the node is out of service, and its agent, queried since, did not contradict.
 func taintProof(o Observation, s Sandbox) bool {
 	n := o.Node.Get()
 	return n.OutOfService && !n.Ready && (o.Evidence == EvidenceKubelet || overruled(o, s) == noResponse)
 }
 
-// agentProof: the node's runtime does not have the sandbox any more.
+// agentProof says whether the agent reports that the sandbox is gone.
 func agentProof(o Observation, s Sandbox) bool {
 	return o.Evidence == EvidenceAgent && reportedGone(s.Query, s.Response, o.Node.Get()) && (podOf(o).Deleting || podOf(o).Ending.ByKubelet())
 }
 
-// kubeletProof: the kubelet of a node that is there reported for long enough that the pod ran to its end, or that it has no sandbox.
+// kubeletProof says whether the kubelet of a live node reported, long enough ago, that the pod terminated or has no sandbox.
 func kubeletProof(o Observation, p Pod, n Node, s Sandbox) bool {
 	ran := p.Ending == EndingFinished || p.Ending == EndingCompleted
 	return n.Ready && ((ran && p.EndedSince.Equal(longAgo) && ownEnd(o) && confirmed(s)) || backWithout(p, n))
 }
 
-// confirmed: the kubelet knew the sandbox, or has had the time to list it.
+// confirmed says whether the kubelet knew the sandbox, or has had the time to list it.
 func confirmed(s Sandbox) bool {
 	return s.Attribution == v1alpha1.AttributionNetworkStatus || s.Attribution == v1alpha1.AttributionAgentSeen || s.UnchangedSince.Equal(longAgo)
 }
 
-// backWithout: the node came back after the deletion, and has long said that it has nothing of the pod, which somebody else ended.
+// backWithout says whether the node registered after the deletion and reported, long enough ago, that it has no sandbox of the pod, whose phase another
+// client wrote.
 func backWithout(p Pod, n Node) bool {
 	return p.Deleting && p.Ending != EndingNone && p.Ending != 0 && n.Registered.Equal(longAgo) && p.DeletionRequested.Before(longAgo) && p.TornDown.Equal(longAgo.Add(time.Second))
 }
 
-// tornDown is a pod that was deleted before its node registered and was reported at that time to be without a sandbox.
+// tornDown is a pod that was deleted before its node registered, and was then reported to have no sandbox.
 func tornDown(at time.Time) func(*Pod) {
 	return func(p *Pod) { p.DeletionRequested, p.TornDown = longAgo.Add(-time.Second), at }
 }
@@ -182,8 +184,8 @@ func podOf(o Observation) Pod {
 	return o.Last
 }
 
-// letsGo is the same for the finalizer of a pod that holds nothing: what shows that no sandbox of it is starting.
-func letsGo(o Observation) bool {
+// mayUnprotect is the same for the finalizer of a pod without entries: no sandbox of it is starting.
+func mayUnprotect(o Observation) bool {
 	quiet := o.Evidence == EvidenceAgent && o.Node.IsKnown() && reportedGone(o.Any.Query, o.Any.Response, o.Node.Get())
 	switch {
 	case o.Pod.IsKnown() && !o.Pod.Get().Bound:
@@ -196,13 +198,13 @@ func letsGo(o Observation) bool {
 	return quiet || deadNode(o) || neverStarts(o)
 }
 
-// countsWithoutEntries: the termination is the kubelet's, or a shared one where agents are installed.
+// countsWithoutEntries says whether the termination is the kubelet's, or a shared one with agents.
 func countsWithoutEntries(o Observation) bool {
 	ending := o.Pod.Get().Ending
 	return ending.ByKubelet() || (o.Evidence == EvidenceAgent && ending == EndingShared)
 }
 
-// neverStarts: the kubelet began after the deletion, and what an earlier one was starting is over.
+// neverStarts says whether the kubelet registered after the deletion, and a sandbox of its predecessor exists or never will.
 func neverStarts(o Observation) bool {
 	p, n := podOf(o), o.Node.Get()
 	return o.Evidence == EvidenceKubelet && p.Ending == EndingForeign && n.Ready && n.Registered.Equal(longAgo) && !p.DeletionRequested.IsZero() && p.DeletionRequested.Before(longAgo)
@@ -257,7 +259,7 @@ func checkUnprotect(t *testing.T, o Observation, d Decision) {
 		t.Errorf("let go while entries remain or may remain: %+v for %+v", d, o)
 	case o.Pod.IsKnown() && !o.Pod.Get().Deleting:
 		t.Errorf("let go a pod that is not deleting: %+v for %+v", d, o)
-	case !letsGo(o):
+	case !mayUnprotect(o):
 		t.Errorf("let go without proof: %+v for %+v", d, o)
 	}
 }

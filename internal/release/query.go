@@ -10,14 +10,14 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// Query is a query to the agent of a Node, as it stands in the Node's GuardedNode.
+// Query is a query to the agent of a Node, as its GuardedNode has it.
 type Query struct {
 	// SandboxID is the sandbox, or v1alpha1.AnySandbox.
 	SandboxID string
-	// NodeUID and BootID are the Node that is queried, and the boot in which it is.
+	// NodeUID and BootID are the queried Node and its boot.
 	NodeUID types.UID
 	BootID  string
-	// Epoch tells this query from every other one to that Node.
+	// Epoch distinguishes this query from every other one to that Node.
 	Epoch int64
 	// Time is when it was made, by the manager's clock; persisted.
 	Time time.Time
@@ -27,34 +27,34 @@ type Query struct {
 	Rewrite bool
 }
 
-// Response is an agent's report on one sandbox, as it stands in the GuardedNode. Whether it counts, Counts says.
+// Response is an agent's report on one sandbox, as the GuardedNode has it. See Counts.
 type Response struct {
 	SandboxID string
-	// NodeUID and BootID are the Node for which the agent responds, and the boot in which it does.
+	// NodeUID and BootID are the Node for which the agent responds, and its boot.
 	NodeUID types.UID
 	BootID  string
 	// Epoch is that of the query.
 	Epoch   int64
 	Verdict v1alpha1.Verdict
-	// Reason explains the verdict in one PascalCase word.
+	// Reason explains the verdict; one PascalCase identifier.
 	Reason string
-	// Time is when the agent read its runtime, by the clock of the node: for people only.
+	// Time is when the agent read its runtime, by the clock of the node; for messages only.
 	Time time.Time
-	// PodUID is the pod UID with which the agent has seen the sandbox; empty if it never saw it.
+	// PodUID is the pod UID with which the agent saw the sandbox; empty if it never saw it.
 	PodUID types.UID
-	// SuccessorID is another sandbox of the pod UID, not gone, that the runtime lists in place of the one that the query is about.
+	// SuccessorID is another sandbox of the pod UID, not gone, that the runtime lists in place of the queried one.
 	SuccessorID string
 }
 
-// Counts says whether a response is one to this query, given by the machine that was queried, which is still the one that reports under the
-// node's name. The node has to be read after the response (docs/decisions/0073).
+// Counts says whether a response is to this query, from the machine that was queried, which still has the node's name. The node has to be read
+// after the response (docs/decisions/0073).
 func Counts(query Query, response Response, node Node) bool {
 	return response.SandboxID == query.SandboxID && response.Epoch == query.Epoch && query.Epoch > 0 &&
 		query.NodeUID != "" && response.NodeUID == query.NodeUID && node.NodeUID == query.NodeUID &&
 		query.BootID != "" && response.BootID == query.BootID && node.BootID == query.BootID
 }
 
-// Exchange is a query and the response to it: Absent where no agent is queried, or none has responded.
+// Exchange is a query and the response to it; Absent if no agent is queried, or none has responded.
 type Exchange struct {
 	Query    Fact[Query]
 	Response Fact[Response]
@@ -63,8 +63,8 @@ type Exchange struct {
 // exchange is the query about the sandbox and the response to it.
 func (s *Sandbox) exchange() Exchange { return Exchange{Query: s.Query, Response: s.Response} }
 
-// during leaves a query out that was made in another part of the pod's life. What a node reported on a sandbox while the pod lived releases nothing after
-// its termination: since then the kubelet may have made another sandbox, with the same address.
+// during drops a query from another part of the pod's life. A report from while the pod lived releases nothing after its termination: since then the
+// kubelet may have created another sandbox with the same address.
 func (e Exchange) during(living bool) Exchange {
 	if e.Query.IsKnown() && e.Query.Get().Rewrite != living {
 		return Exchange{Query: Absent[Query](), Response: Absent[Response]()}
@@ -72,7 +72,7 @@ func (e Exchange) during(living bool) Exchange {
 	return e
 }
 
-// Report is the response that counts; false while there is none.
+// Report is the response that counts; false if there is none.
 func (e Exchange) Report(node Node) (Response, bool) {
 	if !e.Query.IsKnown() || !e.Response.IsKnown() || !Counts(e.Query.Get(), e.Response.Get(), node) {
 		return Response{}, false
@@ -80,12 +80,12 @@ func (e Exchange) Report(node Node) (Response, bool) {
 	return e.Response.Get(), true
 }
 
-// Responded is the response to that very query, whatever has become of the Node since; false while there is none.
+// Responded is the response to this query, also if the Node has changed since; false if there is none.
 func (e Exchange) Responded() (Response, bool) {
 	return e.Report(Node{Machine: Machine{NodeUID: e.Query.Get().NodeUID, BootID: e.Query.Get().BootID}})
 }
 
-// gone: the report that releases an address.
+// gone says whether the report releases an address.
 func (r Response) gone() bool { return r.Verdict == v1alpha1.VerdictReadyForRelease }
 
 // unread says why the query or its response is not known; empty if both were read.
@@ -99,7 +99,7 @@ func (e Exchange) unread() string {
 	return ""
 }
 
-// stands says whether the query is the one that is needed now: to this Node, in this boot, and with or without the out-of-service taint, as it is.
+// stands says whether the query is the one that is needed now: to this Node, in this boot, and with its present out-of-service taint.
 func (e Exchange) stands(node Node, outOfService bool, now time.Time) bool {
 	if !e.Query.IsKnown() {
 		return false
@@ -111,7 +111,7 @@ func (e Exchange) stands(node Node, outOfService bool, now time.Time) bool {
 	return query.NodeUID == node.NodeUID && query.BootID == node.BootID && query.OutOfService == outOfService
 }
 
-// NotResponding is why the agent of the node does not respond, as its GuardedNode says; zero if it does not say.
+// NotResponding is why the agent of the node does not respond, by its GuardedNode; zero if that has no reason.
 type NotResponding struct {
 	Reason  v1alpha1.Reason
 	Message string

@@ -12,7 +12,7 @@ import (
 )
 
 // TestI1I3ACloneIsNotTheMachineAfterAReboot: the Node object of the sandbox's machine was deleted while the machine was cut off, and a clone with
-// the same machine ID and system UUID registered under its name. It looks like the machine after a reboot.
+// the same machine ID and system UUID registered under its name.
 func TestI1I3ACloneIsNotTheMachineAfterAReboot(t *testing.T) {
 	type want struct {
 		row    Row

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// judgeSandbox judges one sandbox that still has entries, of a pod that is being deleted or is gone.
+// judgeSandbox judges one sandbox that still has entries, of a pod that is being deleted or is deleted.
 func judgeSandbox(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	relation, d, decided := relate(o, s, now)
 	switch {
@@ -36,7 +36,7 @@ func judgeSandbox(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	return d
 }
 
-// isUnplaced: the machine of the sandbox is not recorded, because its Node registered anew or was deleted. Agents can look for it.
+// isUnplaced says whether the machine of the sandbox is not recorded, because its Node was deleted or registered again, and agents can look for it.
 func isUnplaced(o Observation, s *Sandbox) bool {
 	return o.Evidence == EvidenceAgent && !s.Conflict && !s.Machine.IsKnown()
 }
@@ -49,8 +49,8 @@ func judgeUnplaced(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	return disown(RowMachineUnknown, s.ID, "which machine ran sandbox "+s.ID+" is not recorded ("+s.Machine.Why()+")")
 }
 
-// relate holds what every later row and row PodCompleted need: no conflict, the last report of an agent, which can hold the sandbox in each of them, and a
-// live Node to compare with the recorded machine.
+// relate decides what row PodCompleted and all later rows need: a conflict, the last report of an agent, and how the live Node relates to the
+// recorded machine.
 func relate(o Observation, s *Sandbox, now time.Time) (Relation, Decision, bool) {
 	if s.Conflict {
 		return 0, wait(RowAddressConflict, v1alpha1.ReasonConflict, 0,
@@ -71,7 +71,7 @@ func relate(o Observation, s *Sandbox, now time.Time) (Relation, Decision, bool)
 	}
 	if !s.Machine.IsKnown() {
 		return 0, wait(RowMachineUnknown, v1alpha1.ReasonMachineUnknown, 0,
-			"which machine ran sandbox %s is not recorded (%s), and its Node of today may be another one's; once no machine runs it any more, release its address by hand: "+
+			"which machine ran sandbox %s is not recorded (%s), and its present Node may be of another machine; once no machine runs it any more, release its address by hand: "+
 				"kubectl holdfast release ADDRESS --force",
 			s.ID, s.Machine.Why()), true
 	}
@@ -84,8 +84,8 @@ func relate(o Observation, s *Sandbox, now time.Time) (Relation, Decision, bool)
 	return relation, Decision{}, false
 }
 
-// judgeResembling is row PossibleClone where the Node registered anew: until its recorded Node was deleted for NodeGoneDelay, as the age of the new one shows,
-// a clone of the machine must not speak for it.
+// judgeResembling is row PossibleClone for a Node that registered again: until the new Node is NodeGoneDelay old, a clone of the machine must not
+// count as it.
 func judgeResembling(o Observation, s *Sandbox, now time.Time) (Decision, bool) {
 	const what = "the node's name was registered again by the machine after a reboot, or by a clone with the same machine ID and system UUID"
 	node := o.Node.Get()
@@ -103,7 +103,7 @@ func judgeResembling(o Observation, s *Sandbox, now time.Time) (Decision, bool) 
 	return wait(RowPossibleClone, v1alpha1.ReasonNodeReplaced, left, "%s; sandbox %s is held until that Node object is %s old", what, s.ID, o.Settings.NodeGoneDelay), left > 0
 }
 
-// judgeGone is rows NodeDeleted and NodeReplaced: a deleted Node, or another machine under its name, counts after a persisted delay.
+// judgeGone is rows NodeDeleted and NodeReplaced: a deleted Node, or another machine with its name, counts after a persisted delay.
 func judgeGone(o Observation, s *Sandbox, row Row, reason v1alpha1.Reason, what string, now time.Time) Decision {
 	report, alive := contradicted(o, s)
 	switch {
@@ -134,20 +134,20 @@ func judgeGone(o Observation, s *Sandbox, row Row, reason v1alpha1.Reason, what 
 		"%s; sandbox %s is held until it has been gone for %s without a sign that its machine is alive", what, s.ID, o.Settings.NodeGoneDelay)
 }
 
-// disputed: what makes the Node another machine's may be another account's write into the Node object of the sandbox's own machine.
+// disputed says whether another account may have written the IDs of another machine into the Node object of the sandbox's own machine.
 func disputed(o Observation, s *Sandbox) bool {
 	begun := o.Last.Begun
 	if o.Pod.IsKnown() {
 		begun = o.Pod.Get().Begun
 	}
-	if begun.IsZero() { // an orphan's: its machine is recorded after its entries
+	if begun.IsZero() { // an orphan: its machine is recorded after its entries
 		begun = s.UnchangedSince
 	}
 	judged := !o.PoliciesSince.IsZero() && !begun.IsZero() && !begun.Before(o.PoliciesSince)
 	return o.Evidence == EvidenceAgent && s.Machine.IsKnown() && s.Machine.Get().NodeUID == o.Node.Get().NodeUID && !judged
 }
 
-// goneForGood: the recorded Node has been gone, without a sign that its machine is alive, for the persisted delay.
+// goneForGood says whether the recorded Node has been deleted for the persisted delay without a sign that its machine is alive.
 func goneForGood(o Observation, now time.Time) bool {
 	return !o.Settings.HoldGoneNodes && o.NodeGoneSince.IsKnown() && remaining(o.NodeGoneSince.Get(), o.Settings.NodeGoneDelay, now) == 0
 }
@@ -157,7 +157,7 @@ func judgeOnMachine(o Observation, pod Pod, s *Sandbox, now time.Time) Decision 
 	ended := endedHere(o, pod, s)
 	switch {
 	case ended && pod.Ending == EndingFinished && o.Evidence == EvidenceAgent:
-		return judgeByAgent(RowTerminatedAfterDeletion, o, s, now) // CNI DEL left an entry: did the kubelet stop a sandbox that its runtime failed to load?
+		return judgeByAgent(RowTerminatedAfterDeletion, o, s, now) // an entry is left: its runtime may have failed to load the sandbox, so that the kubelet did not stop it
 	case ended && pod.Ending == EndingFinished:
 		return judgeFinished(o, s, now)
 	}
@@ -175,7 +175,7 @@ func judgeOnMachine(o Observation, pod Pod, s *Sandbox, now time.Time) Decision 
 	return judgeTornDown(o, pod, s, now)
 }
 
-// judgeUnfinished is rows NodeNotReady, AwaitKubeletReport and Unclassified: no kubelet that knew the sandbox has said anything of the pod's end.
+// judgeUnfinished is rows NodeNotReady, AwaitKubeletReport and Unclassified: no kubelet that knew the sandbox has reported termination.
 func judgeUnfinished(o Observation, pod Pod, s *Sandbox) Decision {
 	switch {
 	case pod.Ending.ByKubelet():
@@ -196,9 +196,9 @@ func judgeUnfinished(o Observation, pod Pod, s *Sandbox) Decision {
 	return wait(RowUnclassified, v1alpha1.ReasonUnclassified, 0, "no row of the decision table fits sandbox %s", s.ID)
 }
 
-// tornDownHere: the terminal phase is somebody else's, PodGC's or another machine's kubelet's, so that the kubelet never writes one; the
-// node came back since, which of PodGC's is shown by a registration after the deletion; and since it registered its kubelet has
-// reported the pod to be without a sandbox. An earlier report may be another machine's under the same name.
+// tornDownHere says whether the kubelet, since its node registered again, has reported that the pod has no sandbox. It is needed where PodGC or the
+// kubelet of another machine wrote the terminal phase, so that the node's kubelet never does. An earlier report may be of another machine with
+// the same name. A phase of PodGC counts only if the node registered after the deletion.
 func tornDownHere(o Observation, pod Pod) bool {
 	registered := o.Node.Get().Registered
 	missed := pod.Ending.ByKubelet() || (pod.Ending == EndingForeign && registered.After(pod.DeletionRequested))
@@ -225,7 +225,7 @@ func judgeFinished(o Observation, s *Sandbox, now time.Time) Decision {
 	return releaseSandbox(RowTerminatedAfterDeletion, v1alpha1.ReasonKubeletFinished, s, "the kubelet reported termination of the pod after its deletion, so the sandbox was stopped")
 }
 
-// unconfirmed: a kubelet speaks for the sandboxes that its runtime lists. One that is being created may not be among them.
+// unconfirmed says whether the kubelet's report may not cover the sandbox: its runtime may not have listed one that was being created.
 func unconfirmed(row Row, o Observation, s *Sandbox, now time.Time) (Decision, bool) {
 	shown := s.Attribution == v1alpha1.AttributionNetworkStatus || s.Attribution == v1alpha1.AttributionAgentSeen
 	left := remaining(s.UnchangedSince, o.Settings.SandboxCreationMax, now)
@@ -234,7 +234,7 @@ func unconfirmed(row Row, o Observation, s *Sandbox, now time.Time) (Decision, b
 		s.ID, o.Settings.SandboxCreationMax), !shown && left > 0
 }
 
-// judgeEndedAlive is row PodCompleted: the pod ended by itself and its object is kept.
+// judgeEndedAlive is row PodCompleted: the pod terminated without a deletion.
 func judgeEndedAlive(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	relation, d, decided := relate(o, s, now)
 	switch {
@@ -259,8 +259,8 @@ func judgeEndedAlive(o Observation, pod Pod, s *Sandbox, now time.Time) Decision
 	return d
 }
 
-// judgeEndedByAgent is the agent's half of row PodCompleted. A kubelet stops the sandbox within moments of the end: without the delay
-// there would be a query about every completed Job.
+// judgeEndedByAgent is row PodCompleted with agents. A kubelet stops the sandbox within moments of the termination: without the delay there would be
+// a query about every completed Job.
 func judgeEndedByAgent(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	if left := remaining(pod.EndedSince, o.Settings.ReleaseDelay, now); left > 0 {
 		return wait(RowPodCompleted, v1alpha1.ReasonReleaseDelay, left, "the pod ended; if sandbox %s still has an address once that was seen for %s, its node is queried",
@@ -269,8 +269,8 @@ func judgeEndedByAgent(o Observation, pod Pod, s *Sandbox, now time.Time) Decisi
 	return judgeByAgent(RowPodCompleted, o, s, now)
 }
 
-// judgeEnded is row TerminatedBeforeDeletion, and the kubelet's half of row PodCompleted: the terminal phase came before any deletion, so it counts only
-// with a node that is alive to say so and after a delay.
+// judgeEnded is row TerminatedBeforeDeletion, and row PodCompleted without agents: the terminal phase was written before a deletion, so it counts only
+// if the node is Ready, and after a delay.
 func judgeEnded(row Row, o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	if !o.Node.Get().Ready {
 		return wait(RowNodeNotReady, v1alpha1.ReasonNodeUnreachable, 0,
@@ -288,8 +288,8 @@ func judgeEnded(row Row, o Observation, pod Pod, s *Sandbox, now time.Time) Deci
 	return releaseSandbox(row, v1alpha1.ReasonPodCompleted, s, "the kubelet ended the pod before its deletion and the node is Ready")
 }
 
-// judgeRejected: a kubelet that rejects a pod stops nothing (kubernetes#133382), and the entry shows that there was a sandbox. Only the kubelet's
-// report that there is none any more ends the wait.
+// judgeRejected judges a sandbox of a rejected pod: the kubelet stops nothing (kubernetes#133382), and the entry shows that there was a sandbox. Only
+// the kubelet's report that there is none any more is evidence.
 func judgeRejected(row Row, o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 	if tornDownHere(o, pod) {
 		return judgeTornDown(o, pod, s, now)
@@ -302,8 +302,7 @@ func releaseSandbox(row Row, reason v1alpha1.Reason, s *Sandbox, why string) Dec
 	return Decision{Row: row, Action: Release, Reason: reason, Sandboxes: []string{s.ID}, Message: "sandbox " + s.ID + ": " + why}
 }
 
-// combine makes one decision of those on single sandboxes: what can be released is, then nodes are queried; otherwise
-// the earliest row speaks, and the shortest wait is kept.
+// combine joins the decisions on single sandboxes: the action of the highest rank and then the first row decides, with the shortest wait.
 func combine(judged []Decision) Decision {
 	best := judged[0]
 	for _, d := range judged[1:] {

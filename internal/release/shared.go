@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// sharedManagers are the field managers of binaries that are kubelet and controller manager in one process: k3s, and kubelite of MicroK8s. PodGC
-// writes under the same name there (docs/decisions/0283).
+// sharedManagers are the field managers of binaries that run kubelet and controller manager in one process: k3s, and kubelite of MicroK8s. There
+// PodGC writes under the same name (docs/decisions/0283).
 var sharedManagers = []string{"k3s", "kubelite"}
 
 // isShared says whether a kubelet or a controller of the same process made the write that an entry of managedFields stands for.
@@ -73,6 +73,6 @@ func phaseWrittenByShared(fields []metav1.ManagedFieldsEntry) bool {
 	return phase && reason
 }
 
-// heldWithoutAgents says of a shared termination without agents what ends the wait.
+// heldWithoutAgents explains a shared termination without agents, and what ends the wait.
 const heldWithoutAgents = "the kubelet and the pod garbage collector of this cluster write under one field manager (k3s, MicroK8s), so that without agents no report of " +
 	"the kubelet counts; install the agents (evidence: Agent)"

@@ -15,7 +15,7 @@ import (
 
 const sharedFields = `{"f:status":{"f:phase":{},"f:conditions":{"k:{\"type\":\"ContainersReady\"}":{"f:reason":{},"f:status":{}}}}}`
 
-// bySharedKubelet is what a kubelet under the name k3s leaves of a deleted pod.
+// bySharedKubelet is a deleted pod that a kubelet under the name k3s terminated.
 func bySharedKubelet(p *corev1.Pod) {
 	graceZero(p)
 	owner("k3s", "status", sharedFields, deletedAt.Add(5*time.Second))(p)
@@ -31,7 +31,7 @@ func condition(kind corev1.PodConditionType, status corev1.ConditionStatus, reas
 	}
 }
 
-// TestI11ASharedTerminationIsTheKubeletsByItsStatus: PodGC writes under the same name; what differs is what it leaves of the status.
+// TestI11ASharedTerminationIsTheKubeletsByItsStatus: PodGC writes under the same name, but another status.
 func TestI11ASharedTerminationIsTheKubeletsByItsStatus(t *testing.T) {
 	isReady := func(p *corev1.Pod) {
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.ContainersReady, Status: corev1.ConditionTrue}}
@@ -53,7 +53,7 @@ func TestI11ASharedTerminationIsTheKubeletsByItsStatus(t *testing.T) {
 		}, EndingShared},
 		"evicted by its kubelet":                    {condition(corev1.DisruptionTarget, corev1.ConditionTrue, "TerminationByKubelet"), EndingShared},
 		"PodGC's, of a node that is out of service": {isReady, EndingForeign},
-		"PodGC's, of a Node that is gone":           {condition(corev1.DisruptionTarget, corev1.ConditionTrue, "DeletionByPodGC"), EndingForeign},
+		"PodGC's, of a deleted Node":                {condition(corev1.DisruptionTarget, corev1.ConditionTrue, "DeletionByPodGC"), EndingForeign},
 		"PodGC's, of a pod that was completed":      {func(p *corev1.Pod) { p.Status.Conditions[0].Reason = "PodCompleted" }, EndingForeign},
 		"a pod without the condition":               {func(p *corev1.Pod) { p.Status.Conditions = nil }, EndingForeign},
 		"a container that is not terminated": {func(p *corev1.Pod) {
@@ -103,7 +103,7 @@ func TestI11ASharedTerminationIsJudgedByThePolicies(t *testing.T) {
 	}
 }
 
-func TestASharedTerminationCountsWhereNothingIsLeft(t *testing.T) {
+func TestASharedTerminationCountsWithoutEntries(t *testing.T) {
 	shared := ended(EndingShared, longAgo)
 	decides(t, map[string]decideCase{
 		"with agents and no entry it is the kubelet's": {
@@ -123,12 +123,12 @@ func TestASharedTerminationCountsWhereNothingIsLeft(t *testing.T) {
 	})
 	for _, o := range []Observation{terminating(shared), terminating(shared, noEntries)} {
 		if d := Decide(o, now); !strings.Contains(d.Message, "install the agents") {
-			t.Errorf("the message does not say what ends the wait: %s", d.Message)
+			t.Errorf("the message does not have what ends the wait: %s", d.Message)
 		}
 	}
 }
 
-// TestASharedWriteIsASignOfLife: of a deleted Node's kubelet that is the safe side, although PodGC may have written it.
+// TestASharedWriteIsASignOfLife: for the kubelet of a deleted Node that is safe, although PodGC may have written it.
 func TestASharedWriteIsASignOfLife(t *testing.T) {
 	if sign := SignOfLife(ending(bySharedKubelet), deletedAt); sign == nil || !sign.Equal(new(metav1.NewTime(deletedAt.Add(5*time.Second)))) {
 		t.Errorf("SignOfLife = %v, want the write of k3s", sign)

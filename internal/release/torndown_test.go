@@ -11,13 +11,13 @@ import (
 
 const sandboxFields = `{"f:status":{"f:conditions":{"k:{\"type\":\"PodReadyToStartContainers\"}":{".":{},"f:status":{}}},"f:podIP":{}}}`
 
-// without says that the pod has no sandbox ready.
+// without reports that the pod has no sandbox.
 func without(p *corev1.Pod) {
 	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse,
 		Message: "no pod sandbox exists"})
 }
 
-// notReady is what the kubelet says while a sandbox is listed that it has stopped, or not quite.
+// notReady is the report while the runtime lists a sandbox that is not ready.
 func notReady(p *corev1.Pod) {
 	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse,
 		Message: "pod sandbox is not ready"})
@@ -47,12 +47,12 @@ func TestPodTornDown(t *testing.T) {
 		"of a sandbox that is ready": {ending(deleting, podGC, reportedBy("kubelet", later), func(p *corev1.Pod) {
 			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue})
 		}), time.Time{}},
-		"by somebody else":                                {ending(deleting, without, podGC, reportedBy("someone", later)), time.Time{}},
-		"by the kubelet and somebody else":                {ending(deleting, without, podGC, reportedBy("kubelet", later), reportedBy("someone", later)), time.Time{}},
-		"by nobody":                                       {ending(deleting, without, podGC), time.Time{}},
+		"by another manager":                              {ending(deleting, without, podGC, reportedBy("someone", later)), time.Time{}},
+		"by the kubelet and another manager":              {ending(deleting, without, podGC, reportedBy("kubelet", later), reportedBy("someone", later)), time.Time{}},
+		"by no manager":                                   {ending(deleting, without, podGC), time.Time{}},
 		"past the status subresource":                     {ending(deleting, without, owner("kubelet", "", sandboxFields, later)), time.Time{}},
-		"with somebody's ownership that cannot be read":   {ending(deleting, without, reportedBy("kubelet", later), owner("someone", "status", `{"f:status":`, later)), time.Time{}},
-		"with somebody's conditions that cannot be read":  {ending(deleting, without, reportedBy("kubelet", later), owner("someone", "status", `{"f:status":{"f:conditions":1}}`, later)), time.Time{}},
+		"with unreadable ownership of another manager":    {ending(deleting, without, reportedBy("kubelet", later), owner("someone", "status", `{"f:status":`, later)), time.Time{}},
+		"with unreadable conditions of another manager":   {ending(deleting, without, reportedBy("kubelet", later), owner("someone", "status", `{"f:status":{"f:conditions":1}}`, later)), time.Time{}},
 		"with the kubelet's ownership that can't be read": {ending(deleting, without, owner("kubelet", "status", `{"f:status":`, later)), time.Time{}},
 	}
 	for name, tc := range tests {

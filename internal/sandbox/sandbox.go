@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sandbox is the port to a node's container runtime: who has which pod sandbox now. An adapter gives every sandbox
-// that the runtime has, or says that it could not; never a part of them, and never what it read earlier.
+// Package sandbox is the port to a node's container runtime. An adapter gives a complete and current list of the pod sandboxes, or an error;
+// never a part of them, and never what it read earlier.
 package sandbox
 
 import (
@@ -17,38 +17,37 @@ import (
 
 // Lister lists the sandboxes of one runtime.
 type Lister interface {
-	// List gives every sandbox of the runtime, read by calls that began after List was called. Of the sandboxes in question that are
-	// not ready it also says whether the network namespace is closed, where the runtime tells.
+	// List gives every sandbox of the runtime, read by calls that began after List was called. For queried sandboxes that are not ready it also
+	// reads whether the network namespace is closed, if the runtime reports that.
 	//
 	// The error says whether the runtime could not be reached or gave no list; see FailureOf.
-	List(ctx context.Context, asked Asked) (*handshake.Listing, error)
+	List(ctx context.Context, queried Queried) (*handshake.Listing, error)
 }
 
-// Asked is what the questions of a round are about.
-type Asked struct {
-	// IDs are sandboxes; of each that is listed, the others of its pod are in question too.
+// Queried are the sandboxes that the queries of a round are about.
+type Queried struct {
+	// IDs are sandbox IDs. The other sandboxes of the same pod are queried too.
 	IDs sets.Set[string]
-	// Pods are pod UIDs, all of whose sandboxes are in question.
+	// Pods are pod UIDs: all sandboxes of each are queried.
 	Pods sets.Set[types.UID]
 }
 
-// About tells which of all the sandboxes of a runtime are in question.
-func (a Asked) About(all []handshake.Sandbox) func(*handshake.Sandbox) bool {
-	pods := a.Pods.Clone()
+// Among gives a predicate for the queried ones among all sandboxes of a runtime.
+func (q Queried) Among(all []handshake.Sandbox) func(*handshake.Sandbox) bool {
+	pods := q.Pods.Clone()
 	for i := range all {
-		if a.IDs.Has(all[i].ID) {
+		if q.IDs.Has(all[i].ID) {
 			pods.Insert(all[i].Pod.UID)
 		}
 	}
 	return func(s *handshake.Sandbox) bool {
-		return a.IDs.Has(s.ID) || (s.Pod.UID != "" && pods.Has(s.Pod.UID))
+		return q.IDs.Has(s.ID) || (s.Pod.UID != "" && pods.Has(s.Pod.UID))
 	}
 }
 
-// Hinter is a Lister whose runtime can tell that something changed.
+// Hinter is a Lister whose runtime has events.
 type Hinter interface {
-	// Hint calls changed after events of the runtime, as long as ctx lasts. It may miss any, and call for nothing: a hint says that
-	// a look may be worth it, never what there is to see.
+	// Hint calls changed after events of the runtime, until ctx ends. It may miss events and call without one: a hint is never evidence.
 	Hint(ctx context.Context, changed func())
 }
 
@@ -59,13 +58,13 @@ type Error struct {
 	Err    error
 }
 
-// Error says what was tried and what came back.
+// Error has the call and its cause.
 func (e *Error) Error() string { return e.Err.Error() }
 
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// FailureOf is what the handshake makes of an error of List. An error without a class is a list that failed.
+// FailureOf gives the Look for an error of List. An error of another type is ListFailed.
 func FailureOf(err error) handshake.Look {
 	reason := v1alpha1.ReasonListFailed
 	if known, ok := errors.AsType[*Error](err); ok {

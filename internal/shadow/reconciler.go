@@ -8,18 +8,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// settled takes what was withheld for done.
-type settled[R comparable] struct {
+// withoutRetry treats a withheld write as done.
+type withoutRetry[R comparable] struct {
 	reconcile.TypedReconciler[R]
 }
 
-// Settled is a reconciler that does not try again what was withheld: what it waits for is the next event, as after the write.
-func Settled[R comparable](inner reconcile.TypedReconciler[R]) reconcile.TypedReconciler[R] {
-	return settled[R]{inner}
+// WithoutRetry is a reconciler that does not retry a withheld write: it waits for the next event, as after the write.
+func WithoutRetry[R comparable](inner reconcile.TypedReconciler[R]) reconcile.TypedReconciler[R] {
+	return withoutRetry[R]{inner}
 }
 
 // Reconcile calls the reconciler.
-func (s settled[R]) Reconcile(ctx context.Context, request R) (reconcile.Result, error) {
+func (s withoutRetry[R]) Reconcile(ctx context.Context, request R) (reconcile.Result, error) {
 	result, err := s.TypedReconciler.Reconcile(ctx, request)
 	return result, Ignore(err)
 }

@@ -50,8 +50,8 @@ const (
 	ProtectLate Action = "protect_late"
 	// Explain: the pod condition would have said what a pod waits for.
 	Explain Action = "explain"
-	// Ask: nodes would have been asked about a sandbox.
-	Ask Action = "ask"
+	// Query: nodes would have been queried about a sandbox.
+	Query Action = "query"
 	// Release: an entry would have gone back to its pool.
 	Release Action = "release"
 	// Tombstone: the entry of a pod that is gone would have been kept from other pods until its sandbox is proven gone.

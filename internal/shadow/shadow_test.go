@@ -62,7 +62,7 @@ func TestAReconcilerDoesNotTryAgainWhatWasWithheld(t *testing.T) {
 	broken := errors.New("broken")
 	for _, tc := range []struct{ said, want error }{{fmt.Errorf("x: %w", ErrWithheld), nil}, {broken, broken}} {
 		inner := reconcile.TypedFunc[string](func(context.Context, string) (reconcile.Result, error) { return reconcile.Result{}, tc.said })
-		if _, err := Settled[string](inner).Reconcile(t.Context(), "x"); !errors.Is(err, tc.want) {
+		if _, err := WithoutRetry[string](inner).Reconcile(t.Context(), "x"); !errors.Is(err, tc.want) {
 			t.Errorf("got %v, expected %v", err, tc.want)
 		}
 	}

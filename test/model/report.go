@@ -117,15 +117,15 @@ func concludeGaps(w io.Writer, all []*job) {
 	}
 }
 
-func describe(w io.Writer, title string, told *story) {
-	if told == nil {
+func describe(w io.Writer, title string, found *story) {
+	if found == nil {
 		return
 	}
-	fmt.Fprintf(w, "\n%s: %d steps\n", title, told.steps())
-	for i, line := range told.lines {
+	fmt.Fprintf(w, "\n%s: %d steps\n", title, found.steps())
+	for i, line := range found.lines {
 		fmt.Fprintf(w, "  %2d. %s\n", i+1, line)
 	}
-	fmt.Fprintf(w, "   => %s\n", told.why)
+	fmt.Fprintf(w, "   => %s\n", found.why)
 }
 
 // failed says why the run is no success; empty if it is one.

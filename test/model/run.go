@@ -59,11 +59,11 @@ func storyOf[S comparable](trace *checker.Trace[S]) *story {
 	if trace == nil {
 		return nil
 	}
-	told := &story{why: trace.Why}
+	found := &story{why: trace.Why}
 	for _, line := range trace.Lines[1:] {
-		told.lines = append(told.lines, line.Label)
+		found.lines = append(found.lines, line.Label)
 	}
-	return told
+	return found
 }
 
 func explorerOf[S comparable](system checker.System[S]) func(checker.Options) (outcome, error) {

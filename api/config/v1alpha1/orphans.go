@@ -11,26 +11,26 @@ import (
 type Orphans struct {
 	// AgentNamespace is where the agents run. Default: holdfast-agent.
 	AgentNamespace string `json:"agentNamespace,omitempty"`
-	// MaxAsked is how many orphans all nodes are queried about at once, 1 to 1000. Every agent reads each of them, and a round takes
+	// MaxQueries is how many orphans all nodes are queried about at once, 1 to 1000. Every agent reads each of them, and a round takes
 	// delays.sandboxCreationMax and more. Default: 200.
-	MaxAsked *int32 `json:"maxAsked,omitempty"`
+	MaxQueries *int32 `json:"maxQueries,omitempty"`
 }
 
 const (
 	// DefaultAgentNamespace is that of the agents' DaemonSet (config/agent).
 	DefaultAgentNamespace = "holdfast-agent"
-	// DefaultMaxAsked empties a pool of a /20 in some hours, and is a small watch for an agent.
-	DefaultMaxAsked int32 = 200
-	// maxMaxAsked is the most that an AllNodesQuery holds.
-	maxMaxAsked = 1000
+	// DefaultMaxQueries empties a pool of a /20 in some hours, and is a small watch for an agent.
+	DefaultMaxQueries int32 = 200
+	// maxQueriesLimit is the most that an AllNodesQuery holds.
+	maxQueriesLimit = 1000
 )
 
 func setOrphansDefaults(o *Orphans) {
 	o.AgentNamespace = orDefault(o.AgentNamespace, DefaultAgentNamespace)
-	o.MaxAsked = orDefault(o.MaxAsked, new(DefaultMaxAsked))
+	o.MaxQueries = orDefault(o.MaxQueries, new(DefaultMaxQueries))
 }
 
 func validateOrphans(o *Orphans, path *field.Path) field.ErrorList {
 	errs := asErrors(path.Child("agentNamespace"), o.AgentNamespace, validation.IsDNS1123Label(o.AgentNamespace))
-	return append(errs, asErrors(path.Child("maxAsked"), *o.MaxAsked, validation.IsInRange(int(*o.MaxAsked), 1, maxMaxAsked))...)
+	return append(errs, asErrors(path.Child("maxQueries"), *o.MaxQueries, validation.IsInRange(int(*o.MaxQueries), 1, maxQueriesLimit))...)
 }

@@ -105,7 +105,7 @@ func controllerOptions(c *configv1alpha1.ManagerConfiguration, o Options, backen
 			HoldGoneNodes:      c.Delays.NodeGoneAction == configv1alpha1.NodeGoneHold,
 		},
 		ManagerNamespace: o.Namespace,
-		MaxAsked:         int(*c.Orphans.MaxAsked),
+		MaxQueries:       int(*c.Orphans.MaxQueries),
 		Rules:            rules(c, o),
 		Repair:           c.Audit.Mode == configv1alpha1.AuditModeRepair,
 		Shadow:           o.shadow,

@@ -25,22 +25,22 @@ import (
 const (
 	// eventNamespace holds the events of objects without a namespace.
 	eventNamespace = metav1.NamespaceDefault
-	// eventsPerPass bounds what a node with hundreds of leaks writes at once; the rest follows.
+	// eventsPerPass bounds the events of one pass; the rest follows in later passes.
 	eventsPerPass = 25
-	// eventTimeout bounds the writing of one pass.
+	// eventTimeout bounds the writes of one pass.
 	eventTimeout = 10 * time.Second
-	// maxNameOfNode leaves room for what makes an event's name unique.
+	// maxNameOfNode leaves space for the suffix of an event's name.
 	maxNameOfNode = 200
-	// controllerName is the reporting controller of the events; that of every event of the agent.
+	// controllerName is the reporting controller of all events of the agent.
 	controllerName = "holdfast-agent"
 	// maxInstance is the longest name of a reporting instance.
 	maxInstance = 128
 	action      = "AuditStore"
 )
 
-// eventWriter writes one event on the Node for each finding, and again until it succeeds. An event's name is made of what it is about:
-// so an agent that starts again does not tell twice while the event is kept, and two findings of one kind are two events. A recorder
-// of client-go would join them into one, with the note of the first.
+// eventWriter writes one event on the Node for each finding, and retries until it succeeds. The name of an event is derived from its finding:
+// a restarted agent does not report it twice, and two findings of one kind are two events, which the event recorder of client-go would
+// aggregate.
 type eventWriter struct {
 	writer   client.Writer
 	nodeName string
@@ -48,7 +48,7 @@ type eventWriter struct {
 	log      logr.Logger
 	// queue are the announcements that are not written yet, in order.
 	queue []announcement
-	// failing: the last write failed, and the log has it.
+	// failing: the last write failed and was logged.
 	failing bool
 }
 
@@ -62,7 +62,7 @@ type announcement struct {
 func newAnnouncement(eventType string, reason v1alpha1.Reason, note string, about identity) announcement {
 	hash := sha256.New()
 	for _, part := range append(identity{string(reason)}, about...) {
-		// A length before each part: no two identities have the same bytes.
+		// The length prefix keeps the encoding of identities unambiguous.
 		_, _ = hash.Write([]byte{byte(len(part) >> 8), byte(len(part))})
 		_, _ = hash.Write([]byte(part))
 	}
@@ -75,7 +75,7 @@ func newEventWriter(writer client.Writer, nodeName string, clock clock.PassiveCl
 
 func (w *eventWriter) announce(a announcement) { w.queue = append(w.queue, a) }
 
-// withdraw forgets what was not written yet.
+// withdraw removes an announcement that was not written yet.
 func (w *eventWriter) withdraw(a announcement) {
 	kept := w.queue[:0]
 	for _, queued := range w.queue {
@@ -86,7 +86,7 @@ func (w *eventWriter) withdraw(a announcement) {
 	w.queue = kept
 }
 
-// write writes what is waiting, while the agent may speak for the Node.
+// write writes queued events while the agent may respond for the Node.
 func (w *eventWriter) write(ctx context.Context, nodeUID types.UID) {
 	if nodeUID == "" || len(w.queue) == 0 {
 		return

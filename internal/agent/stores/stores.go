@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stores audits the IPAM stores of the agent's node: it reads them, then lists the runtime, and tells what
-// internal/nodestore makes of the two, by metric, event on the Node and log line. Where it was asked to, it gives back the
-// addresses of sandboxes that are proven gone.
+// Package stores audits the IPAM stores of the agent's node: it reads them, then lists the runtime, and reports the findings of
+// internal/nodestore by metric, event on the Node and log line. If configured, it reclaims the addresses of sandboxes that are proven gone.
 package stores
 
 import (
@@ -26,23 +25,22 @@ import (
 )
 
 const (
-	// watchInterval is how often the stores are looked at for a change, by the times of their folders. That costs some system
-	// calls, works on every kind of mount and takes none of the node's few inotify instances.
+	// watchInterval is how often the stores are checked for a change, by the times of their folders. Unlike inotify this works on every kind of
+	// mount and takes none of the node's few instances.
 	watchInterval = time.Second
-	// minRest lies between the beginnings of two passes, however often the stores change.
+	// minRest is the shortest time between the starts of two passes.
 	minRest = 5 * time.Second
 )
 
-// Source is where stores are read.
+// Source reads stores.
 type Source interface {
 	// Read gives a reading of every store, those that could not be read included.
 	Read() []nodestore.Reading
-	// Fingerprint changes when the stores do. It may miss a change.
+	// Fingerprint changes with the stores. It may miss a change.
 	Fingerprint() string
 }
 
-// Reclaimer removes an entry of its stores whose sandbox is proven gone, if it still is exactly that entry. The reason says
-// whether it did.
+// Reclaimer removes an entry whose sandbox is proven gone, if the store still has exactly that entry. The reason says whether it did.
 type Reclaimer interface {
 	Reclaim(ctx context.Context, e nodestore.Entry) (v1alpha1.Reason, error)
 }
@@ -51,20 +49,19 @@ type Reclaimer interface {
 type Options struct {
 	// NodeName is the node on which the agent runs.
 	NodeName string
-	// Backends are those of the sources: their metrics are there from the start.
+	// Backends are those of the sources: their metrics exist from the start.
 	Backends []nodestore.Backend
 	// Sources are the stores.
 	Sources []Source
-	// Reclaimers are by the source of the stores (nodestore.Store.Source) from which leaked addresses are reclaimed; those of any other
-	// are only reported.
+	// Reclaimers reclaim leaked addresses, by the source of the store (nodestore.Store.Source); leaks of other sources are only reported.
 	Reclaimers map[string]Reclaimer
-	// Lister is the runtime of the node's kubelet.
+	// Lister lists the runtime of the node's kubelet.
 	Lister sandbox.Lister
-	// Self gives the agent's own pod, and the Node for which it may speak; see agent.Agent.
+	// Self gives the agent's own pod, and the Node for which it may respond; see agent.Agent.
 	Self func() (podUID, nodeUID types.UID)
 	// Events writes events on the Node.
 	Events client.Writer
-	// Interval is how often the stores are read while they do not change; at most as long as lists of one row may be apart.
+	// Interval is how often the stores are read while they do not change; shorter than handshake.MaxGap.
 	Interval time.Duration
 	// Settings are the delays of the handshake.
 	Settings handshake.Settings
@@ -81,14 +78,14 @@ type Auditor struct {
 	log     logr.Logger
 	audit   *nodestore.Audit
 	events  *eventWriter
-	// prints are the fingerprints before the last reading, and began is when that pass began.
+	// prints are the fingerprints before the last reading, and began when that pass began.
 	prints string
 	began  time.Time
-	// failed are the entries whose reclaim failed and was told.
+	// failed are the entries whose reclaim failed and was reported.
 	failed sets.Set[nodestore.Entry]
 }
 
-// New makes an auditor that is ready to be started.
+// New makes an auditor.
 func New(o Options) (*Auditor, error) {
 	if o.NodeName == "" || len(o.Sources) == 0 || o.Lister == nil || o.Self == nil || o.Events == nil || o.Interval <= 0 || o.Interval >= handshake.MaxGap || o.Settings.SandboxCreationMax <= 0 {
 		return nil, errors.New("making the audit of the node's stores: every option but Reclaimers, Clock and Log is required, and Interval has to be shorter than " + handshake.MaxGap.String())
@@ -135,8 +132,7 @@ func (a *Auditor) fingerprint() string {
 	return all.String()
 }
 
-// pass reads the stores, then the runtime: in this order a sandbox whose address was recorded before the list began, and that the
-// list does not show, was not listed after all.
+// pass reads the stores, then lists the runtime: in the other order a sandbox that is being created would look leaked.
 func (a *Auditor) pass(ctx context.Context) {
 	a.began, a.prints = a.clock.Now(), a.fingerprint()
 	var readings []nodestore.Reading
@@ -147,27 +143,27 @@ func (a *Auditor) pass(ctx context.Context) {
 	look := a.look(ctx, readings)
 	report := a.audit.Compare(readings, read, look)
 	a.measure(report)
-	a.tell(report)
+	a.report(report)
 	a.reclaim(ctx, report.Gone)
 	_, nodeUID := a.options.Self()
 	a.events.write(ctx, nodeUID)
 }
 
-// look lists the runtime, if there is a sandbox to look for.
+// look lists the runtime, if a store has an entry.
 func (a *Auditor) look(ctx context.Context, readings []nodestore.Reading) handshake.Look {
 	if !slices.ContainsFunc(readings, func(r nodestore.Reading) bool { return len(r.Entries) > 0 }) {
 		metrics.NodeStoreAudits.WithLabelValues(metrics.NodeStoreAudited).Inc()
 		return handshake.Look{}
 	}
 	podUID, _ := a.options.Self()
-	listing, err := a.options.Lister.List(ctx, sandbox.Asked{})
+	listing, err := a.options.Lister.List(ctx, sandbox.Queried{})
 	look := handshake.Look{}
 	switch {
 	case err != nil:
 		look = sandbox.FailureOf(err)
 	case podUID == "":
 		look.Failure = handshake.Failure{Reason: v1alpha1.ReasonListFailed,
-			Message: "the API server did not say yet in which pod the agent runs, so that nothing shows that this is its node's runtime"}
+			Message: "the agent does not know its own pod yet, so nothing shows that this is the runtime of its node"}
 	default:
 		look = handshake.Check(listing, podUID)
 	}

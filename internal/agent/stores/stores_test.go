@@ -47,7 +47,7 @@ func entryOf(ip, id string) nodestore.Entry {
 	return nodestore.Entry{Store: store, IP: netip.MustParseAddr(ip), SandboxID: id, Interface: "eth0", Network: "cbr0"}
 }
 
-// node is a node of which a test decides everything: its stores, its runtime and who the agent is.
+// node is a node whose stores, runtime and agent identity the test sets.
 type node struct {
 	mu sync.Mutex
 
@@ -98,7 +98,7 @@ func (n *node) Fingerprint() string {
 	return n.print
 }
 
-func (n *node) List(context.Context, sandbox.Asked) (*handshake.Listing, error) {
+func (n *node) List(context.Context, sandbox.Queried) (*handshake.Listing, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.calls = append(n.calls, "list")
@@ -159,8 +159,8 @@ func (n *node) reasons(t *testing.T) []string {
 	return found
 }
 
-// said are the lines of the log that have the text.
-func (n *node) said(text string) int {
+// logged counts the log lines with a text.
+func (n *node) logged(text string) int {
 	count := 0
 	for _, line := range n.lines {
 		if strings.Contains(line, text) {
@@ -204,14 +204,14 @@ func TestALeakIsOneEventOneLineAndAGauge(t *testing.T) {
 	n.entries = []nodestore.Entry{entryOf("10.0.0.2", "a"), entryOf("10.0.0.3", "b"), entryOf("10.0.0.4", "own")}
 	a := n.auditor(t, nil)
 	n.passes(a, 11)
-	if len(n.events(t)) != 0 || findings(t, v1alpha1.ReasonAddressLeaked) != 0 || n.said("AddressLeaked") != 0 {
-		t.Fatalf("told after ten minutes: %v %v", n.events(t), n.lines)
+	if len(n.events(t)) != 0 || findings(t, v1alpha1.ReasonAddressLeaked) != 0 || n.logged("AddressLeaked") != 0 {
+		t.Fatalf("reported after ten minutes: %v %v", n.events(t), n.lines)
 	}
 	n.passes(a, 20)
 	if diff := cmp.Diff([]string{"AddressLeaked", "AddressLeaked"}, n.reasons(t)); diff != "" {
 		t.Errorf("events (-want +got)\n%s", diff)
 	}
-	if diff := cmp.Diff([]float64{2, 2, 3}, []float64{findings(t, v1alpha1.ReasonAddressLeaked), float64(n.said("AddressLeaked")), metric(t, "node_store_entries", "host-local")}); diff != "" {
+	if diff := cmp.Diff([]float64{2, 2, 3}, []float64{findings(t, v1alpha1.ReasonAddressLeaked), float64(n.logged("AddressLeaked")), metric(t, "node_store_entries", "host-local")}); diff != "" {
 		t.Errorf("gauge, lines, entries (-want +got)\n%s\n%q", diff, n.lines)
 	}
 	checkEvent(t, n.events(t)[0])
@@ -219,14 +219,14 @@ func TestALeakIsOneEventOneLineAndAGauge(t *testing.T) {
 	t.Run("an agent that starts again tells it once more in its log, and not as an event", func(t *testing.T) {
 		n.lines = nil
 		n.passes(n.auditor(t, nil), 15)
-		if len(n.events(t)) != 2 || n.said("AddressLeaked") != 2 {
+		if len(n.events(t)) != 2 || n.logged("AddressLeaked") != 2 {
 			t.Errorf("%d events, lines %q", len(n.events(t)), n.lines)
 		}
 	})
 	t.Run("it is over when the entries are gone", func(t *testing.T) {
 		n.entries, n.lines = nil, nil
 		n.passes(a, 1)
-		if findings(t, v1alpha1.ReasonAddressLeaked) != 0 || n.said("over") != 2 {
+		if findings(t, v1alpha1.ReasonAddressLeaked) != 0 || n.logged("over") != 2 {
 			t.Errorf("gauge %v, lines %q", findings(t, v1alpha1.ReasonAddressLeaked), n.lines)
 		}
 	})
@@ -243,7 +243,7 @@ func checkEvent(t *testing.T, e eventsv1.Event) {
 	}
 }
 
-// TestTheStoresAreReadBeforeTheRuntimeIsListed: the other way round, an address of a sandbox that is starting looks leaked.
+// In the other order the address of a sandbox that is being created looks leaked.
 func TestTheStoresAreReadBeforeTheRuntimeIsListed(t *testing.T) {
 	n := newNode(t)
 	n.entries = []nodestore.Entry{entryOf("10.0.0.2", "a")}
@@ -253,7 +253,7 @@ func TestTheStoresAreReadBeforeTheRuntimeIsListed(t *testing.T) {
 	}
 }
 
-func TestTheRuntimeIsLeftAloneWhereNothingIsRecorded(t *testing.T) {
+func TestTheRuntimeIsNotListedWithoutEntries(t *testing.T) {
 	n := newNode(t)
 	n.passes(n.auditor(t, nil), 2)
 	if diff := cmp.Diff([]string{"read", "read"}, n.calls); diff != "" {
@@ -261,7 +261,7 @@ func TestTheRuntimeIsLeftAloneWhereNothingIsRecorded(t *testing.T) {
 	}
 }
 
-// TestI5AListThatDoesNotCountProvesNothing, and what it does not prove is not reclaimed.
+// TestI5AListThatDoesNotCountProvesNothing: no finding, and no reclaim.
 func TestI5AListThatDoesNotCountProvesNothing(t *testing.T) {
 	cases := map[string]struct {
 		change func(*node)
@@ -270,11 +270,11 @@ func TestI5AListThatDoesNotCountProvesNothing(t *testing.T) {
 		"the runtime cannot be reached": {func(n *node) {
 			n.listing = &sandbox.Error{Reason: v1alpha1.ReasonRuntimeUnreachable, Err: errors.New("away")}
 		}, "RuntimeUnreachable"},
-		"an error that nobody classified":                   {func(n *node) { n.listing = errors.New("odd") }, "ListFailed"},
+		"an unclassified error":                             {func(n *node) { n.listing = errors.New("odd") }, "ListFailed"},
 		"an empty list":                                     {func(n *node) { n.listed = nil }, "ListFailed"},
 		"the list of another runtime":                       {func(n *node) { n.listed[0].Pod.UID = "another" }, "ListFailed"},
 		"the agent's own sandbox is not ready":              {func(n *node) { n.listed[0].State = handshake.StateNotReady }, "ListFailed"},
-		"nobody said yet in which pod the agent runs":       {func(n *node) { n.pod = "" }, "ListFailed"},
+		"the agent does not know its own pod yet":           {func(n *node) { n.pod = "" }, "ListFailed"},
 		"a list that succeeded once, and failed ever since": {func(n *node) { n.listing = errors.New("odd") }, "ListFailed"},
 	}
 	for name, tc := range cases {
@@ -306,11 +306,11 @@ func TestReclaim(t *testing.T) {
 		events []string
 		lines  int
 	}{
-		"is off unless it was asked for":          {source: "/elsewhere", events: []string{"AddressLeaked"}},
-		"says what it gave back":                  {source: "/networks", reason: v1alpha1.ReasonAddressReclaimed, calls: 3, events: []string{"AddressLeaked", "AddressReclaimed"}, lines: 3},
-		"leaves alone what is another's by now":   {source: "/networks", reason: v1alpha1.ReasonAddressChanged, calls: 3, events: []string{"AddressLeaked"}, lines: 3},
-		"tells a failure once, and tries again":   {source: "/networks", err: errors.New("read-only"), calls: 3, events: []string{"AddressLeaked", "ReclaimFailed"}, lines: 1},
-		"does not believe a reason with an error": {source: "/networks", reason: v1alpha1.ReasonAddressReclaimed, err: errors.New("read-only"), calls: 3, events: []string{"AddressLeaked", "ReclaimFailed"}, lines: 1},
+		"is off unless configured":            {source: "/elsewhere", events: []string{"AddressLeaked"}},
+		"reports what it reclaimed":           {source: "/networks", reason: v1alpha1.ReasonAddressReclaimed, calls: 3, events: []string{"AddressLeaked", "AddressReclaimed"}, lines: 3},
+		"keeps an entry that changed":         {source: "/networks", reason: v1alpha1.ReasonAddressChanged, calls: 3, events: []string{"AddressLeaked"}, lines: 3},
+		"reports a failure once, and retries": {source: "/networks", err: errors.New("read-only"), calls: 3, events: []string{"AddressLeaked", "ReclaimFailed"}, lines: 1},
+		"ignores a reason with an error":      {source: "/networks", reason: v1alpha1.ReasonAddressReclaimed, err: errors.New("read-only"), calls: 3, events: []string{"AddressLeaked", "ReclaimFailed"}, lines: 1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -327,7 +327,7 @@ func TestReclaim(t *testing.T) {
 			if diff := cmp.Diff(tc.events, n.reasons(t)); diff != "" {
 				t.Errorf("events (-want +got)\n%s", diff)
 			}
-			if got := n.said(`"ip"="10.0.0.2"`); got != tc.lines {
+			if got := n.logged(`"ip"="10.0.0.2"`); got != tc.lines {
 				t.Errorf("want %d lines, got %q", tc.lines, n.lines)
 			}
 		})
@@ -347,21 +347,21 @@ func TestReclaimingLeavesTimeForTheNextList(t *testing.T) {
 	n.passes(a, 12)
 	tried := slices.DeleteFunc(slices.Clone(n.calls), func(call string) bool { return !strings.HasPrefix(call, "reclaim") })
 	if len(tried) != 7 {
-		t.Errorf("%d were tried in one pass, each of five seconds", len(tried))
+		t.Errorf("%d were tried in one pass, each for five seconds", len(tried))
 	}
 	n.passes(a, 1)
 	if !slices.Contains(n.calls, "reclaim s7") || !slices.Contains(n.calls, "reclaim s13") {
-		t.Errorf("the next pass did not take up others: %v", n.calls)
+		t.Errorf("the next pass did not try others: %v", n.calls)
 	}
 }
 
-func TestEventsAreWrittenUntilTheyAre(t *testing.T) {
+func TestEventsAreWrittenUntilItSucceeds(t *testing.T) {
 	broken := nodestore.Defect{Store: store, Reason: v1alpha1.ReasonStoreBroken, Path: "/networks/cbr0/10.0.0.9", Message: "the file is empty"}
 	cases := map[string]struct {
 		hinder, help func(*node)
 	}{
-		"the API server is away":                   {func(n *node) { n.refuse = errors.New("away") }, func(n *node) { n.refuse = nil }},
-		"the agent may not speak for its Node yet": {func(n *node) { n.uid = "" }, func(n *node) { n.uid = ownNode }},
+		"the API server is away":                     {func(n *node) { n.refuse = errors.New("away") }, func(n *node) { n.refuse = nil }},
+		"the agent may not respond for its Node yet": {func(n *node) { n.uid = "" }, func(n *node) { n.uid = ownNode }},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -390,13 +390,13 @@ func TestEventsAreWrittenUntilTheyAre(t *testing.T) {
 			tc.help(n)
 			n.passes(a, 2)
 			if len(n.events(t)) != 0 || findings(t, v1alpha1.ReasonStoreBroken) != 0 {
-				t.Errorf("told of what is over: %v", n.reasons(t))
+				t.Errorf("a finding that is over is reported: %v", n.reasons(t))
 			}
 		})
 	}
 }
 
-func TestManyLeaksAreToldInPortions(t *testing.T) {
+func TestManyLeaksAreReportedInPortions(t *testing.T) {
 	n := newNode(t)
 	for i := range 60 {
 		n.entries = append(n.entries, entryOf(fmt.Sprintf("10.0.0.%d", i+2), fmt.Sprintf("s%d", i)))
@@ -411,7 +411,7 @@ func TestManyLeaksAreToldInPortions(t *testing.T) {
 	}
 }
 
-// TestAStoppedSandboxIsAGaugeAlone: every teardown passes through it.
+// Every teardown passes through this state.
 func TestAStoppedSandboxIsAGaugeAlone(t *testing.T) {
 	n := newNode(t)
 	n.entries = []nodestore.Entry{entryOf("10.0.0.2", "a")}
@@ -489,14 +489,14 @@ func (n *node) await(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	cases := map[string]func(*Options){
-		"no node":                       func(o *Options) { o.NodeName = "" },
-		"no store":                      func(o *Options) { o.Sources = nil },
-		"no runtime":                    func(o *Options) { o.Lister = nil },
-		"nobody who says who we are":    func(o *Options) { o.Self = nil },
-		"nobody who writes events":      func(o *Options) { o.Events = nil },
-		"no interval":                   func(o *Options) { o.Interval = 0 },
-		"rows of lists that fall apart": func(o *Options) { o.Interval = handshake.MaxGap },
-		"sandboxes made in no time":     func(o *Options) { o.Settings.SandboxCreationMax = 0 },
+		"no node":               func(o *Options) { o.NodeName = "" },
+		"no store":              func(o *Options) { o.Sources = nil },
+		"no runtime":            func(o *Options) { o.Lister = nil },
+		"no identity":           func(o *Options) { o.Self = nil },
+		"no event writer":       func(o *Options) { o.Events = nil },
+		"no interval":           func(o *Options) { o.Interval = 0 },
+		"an interval of MaxGap": func(o *Options) { o.Interval = handshake.MaxGap },
+		"no sandboxCreationMax": func(o *Options) { o.Settings.SandboxCreationMax = 0 },
 	}
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -431,11 +431,11 @@ func TestTheManagersOwnWordIsCompared(t *testing.T) {
 	f := heldFacts()
 	said := metav1.Condition{Type: v1alpha1.ReleasedCondition, Status: metav1.ConditionFalse, Reason: string(v1alpha1.ReasonNodeUnreachable), LastTransitionTime: before(time.Hour)}
 	f.Record.Status.Conditions = []metav1.Condition{said}
-	if got := Explain(f, now); got.Said != "" || got.ReasonSince == nil || !got.ReasonSince.Time.Equal(said.LastTransitionTime.Time) {
-		t.Errorf("said %q since %v", got.Said, got.ReasonSince)
+	if got := Explain(f, now); got.LastReason != "" || got.ReasonSince == nil || !got.ReasonSince.Time.Equal(said.LastTransitionTime.Time) {
+		t.Errorf("said %q since %v", got.LastReason, got.ReasonSince)
 	}
 	f.Record.Status.Conditions[0].Reason = string(v1alpha1.ReasonKubeletNotFinished)
-	if got := Explain(f, now); got.Said != string(v1alpha1.ReasonKubeletNotFinished) || got.ReasonSince != nil || !strings.Contains(strings.Join(got.Notes, ""), "The manager said KubeletNotFinished last") {
-		t.Errorf("said %q since %v, notes %q", got.Said, got.ReasonSince, got.Notes)
+	if got := Explain(f, now); got.LastReason != string(v1alpha1.ReasonKubeletNotFinished) || got.ReasonSince != nil || !strings.Contains(strings.Join(got.Notes, ""), "The manager said KubeletNotFinished last") {
+		t.Errorf("said %q since %v, notes %q", got.LastReason, got.ReasonSince, got.Notes)
 	}
 }

@@ -39,13 +39,13 @@ type Explanation struct {
 	Held bool `json:"held"`
 	// ReasonSince is since when the manager gives that reason; absent where it has not said so.
 	ReasonSince *metav1.Time `json:"reasonSince,omitempty"`
-	// Said is the reason that the manager gave last, where it is another one.
-	Said      string          `json:"said,omitempty"`
-	Addresses []Address       `json:"addresses,omitempty"`
-	Ends      []End           `json:"ends,omitempty"`
-	Evidence  []Evidence      `json:"evidence"`
-	Notes     []string        `json:"notes,omitempty"`
-	Events    []inspect.Event `json:"events,omitempty"`
+	// LastReason is the reason that the manager reported last, if it differs.
+	LastReason string          `json:"lastReason,omitempty"`
+	Addresses  []Address       `json:"addresses,omitempty"`
+	Ends       []End           `json:"ends,omitempty"`
+	Evidence   []Evidence      `json:"evidence"`
+	Notes      []string        `json:"notes,omitempty"`
+	Events     []inspect.Event `json:"events,omitempty"`
 	// NotInstalled says that there are no records, because the API server does not serve them: nobody holds anything, and the decision is
 	// what the table would say.
 	NotInstalled bool `json:"notInstalled,omitempty"`
@@ -124,7 +124,7 @@ func Explain(f *Facts, now time.Time) *Explanation {
 	d := release.Decide(o, now)
 	e.Decision = decisionOf(d)
 	e.Held = f.holds(e.Guarded, o) && d.Row != release.RowPodInUse
-	e.Said, e.ReasonSince = f.said(d.Reason)
+	e.LastReason, e.ReasonSince = f.said(d.Reason)
 	for i := range entries {
 		e.Addresses = append(e.Addresses, f.address(&entries[i], o, now))
 	}

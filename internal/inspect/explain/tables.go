@@ -33,8 +33,8 @@ func (f *Facts) notes(e *Explanation, d release.Decision) []string {
 	case e.State == StateGone && f.SameName != nil:
 		note("The name belongs to another pod now, UID %s; it is not this one.", f.SameName.UID)
 	}
-	if e.Said != "" && e.Held {
-		note("The manager said %s last; these facts say %s. It is behind by a moment, or does not run: see kubectl holdfast doctor.", e.Said, d.Reason)
+	if e.LastReason != "" && e.Held {
+		note("The manager said %s last; these facts say %s. It is behind by a moment, or does not run: see kubectl holdfast doctor.", e.LastReason, d.Reason)
 	}
 	if pod := f.pod(); pod != nil && pod.DeletionTimestamp != nil && facts.Ending(f.podFact(), f.Record) == release.EndingCompleted {
 		note("A manager that saw the pod deleting and not ended counts its end as one after the deletion, and goes on sooner; the object alone does not show that.")

@@ -2,11 +2,11 @@
 
 // Package cri reads the sandboxes of a node through the Container Runtime Interface.
 //
-// A list is three calls that may not fail: Status (the runtime has to call itself ready), ListPodSandbox without a filter and
-// ListContainers without a filter. containerd answers none of them before it has recovered its sandboxes after a restart
-// ("server is not initialized yet"), and CRI-O does not listen before. Every list makes the calls anew.
+// A list is three calls that have to succeed: Status (the runtime has to report that it is ready), and ListPodSandbox and ListContainers
+// without a filter. After a restart containerd refuses them until it has recovered its sandboxes ("server is not initialized yet"), and CRI-O
+// does not listen before. Every list makes all calls again.
 //
-// What containerd failed to load when it recovered is in no list, though it may run: its task's folder shows it (tasks.go).
+// A sandbox that containerd failed to load is in no list, but may run: the folder of its task shows it (tasks.go).
 package cri
 
 import (
@@ -33,27 +33,26 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/sandbox"
 )
 
-// containerd is the name that containerd gives in Version, k3s's and RKE2's too. Of the runtimes it alone reports in the verbose
-// status whether a sandbox's network namespace is closed, and keeps a folder for each of its tasks.
+// containerd is the name that containerd reports in Version, also in k3s and RKE2. It alone reports in the verbose status whether the network
+// namespace of a sandbox is closed, and keeps a folder for each task.
 const containerd = "containerd"
 
 // Options of a Runtime.
 type Options struct {
-	// Endpoint is the path of the runtime's socket, with or without "unix://". Empty: the first of Candidates that is there.
+	// Endpoint is the path of the runtime's socket, with or without "unix://". Empty: the first of Candidates that exists.
 	Endpoint string
-	// Candidates are where to look. Default: WellKnown.
+	// Candidates are paths of sockets. Default: WellKnown.
 	Candidates []string
-	// StateDir is where containerd keeps its state. Default: the folder of its socket, which is so unless an administrator moved one of
-	// them.
+	// StateDir is containerd's state directory. Default: the folder of its socket, unless an administrator moved one of them.
 	StateDir string
-	// Timeout bounds every single call, and all questions about single sandboxes together. Required.
+	// Timeout bounds every single call, and the status calls of one list together. Required.
 	Timeout time.Duration
 	// Clock is the real one except in tests.
 	Clock clock.PassiveClock
 }
 
-// reads are all calls that the agent makes. The runtime's socket would take any, as root: what this interface does not have, no code
-// of the agent can call.
+// reads are all calls that the agent makes. The agent is root through the socket of the runtime; this interface keeps its code from any call
+// that changes something.
 type reads interface {
 	Version(ctx context.Context, apiVersion string) (*runtimeapi.VersionResponse, error)
 	Status(ctx context.Context, verbose bool) (*runtimeapi.StatusResponse, error)
@@ -64,8 +63,7 @@ type reads interface {
 	Close(ctx context.Context) error
 }
 
-// Runtime is a container runtime behind its socket. It connects when it is first used, and again after a failure. It is safe
-// for concurrent use.
+// Runtime is a container runtime behind its socket. It connects at the first use, and again after a failure. It is safe for concurrent use.
 type Runtime struct {
 	options Options
 
@@ -87,9 +85,9 @@ func New(o Options) *Runtime {
 	return &Runtime{options: o}
 }
 
-// List is sandbox.Lister's.
-func (r *Runtime) List(ctx context.Context, asked sandbox.Asked) (*handshake.Listing, error) {
-	// cri-client logs every failed call as an error of its own; the caller is told, and says it once.
+// List implements sandbox.Lister.
+func (r *Runtime) List(ctx context.Context, queried sandbox.Queried) (*handshake.Listing, error) {
+	// cri-client logs every failed call; the caller logs the error once.
 	ctx = klog.NewContext(ctx, logr.Discard())
 	began := r.options.Clock.Now()
 	service, endpoint, err := r.connect(ctx)
@@ -105,8 +103,8 @@ func (r *Runtime) List(ctx context.Context, asked sandbox.Asked) (*handshake.Lis
 		}
 		return nil, &sandbox.Error{Reason: v1alpha1.ReasonListFailed, Err: err}
 	}
-	if listing.TellsNamespaces {
-		askNetworks(ctx, service, listing, asked, r.options.Timeout)
+	if listing.ReportsNamespaces {
+		readNetworks(ctx, service, listing, queried, r.options.Timeout)
 	}
 	listing.Began, listing.Ended = began, r.options.Clock.Now()
 	return listing, nil
@@ -119,7 +117,7 @@ func (r *Runtime) stateDir(endpoint string) string {
 	return filepath.Dir(strings.TrimPrefix(endpoint, scheme))
 }
 
-// Close ends the connection. List makes a new one.
+// Close closes the connection. List opens a new one.
 func (r *Runtime) Close(ctx context.Context) {
 	r.mu.Lock()
 	service := r.service
@@ -147,17 +145,17 @@ func (r *Runtime) connect(ctx context.Context) (reads, string, error) {
 	return service, endpoint, nil
 }
 
-// disconnect forgets a connection. The socket that is found next may be another runtime's.
+// disconnect drops a connection. The next socket may be of another runtime.
 func (r *Runtime) disconnect(ctx context.Context, service reads) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.service == service {
 		r.service, r.endpoint = nil, ""
-		_ = service.Close(ctx) // nothing of ours is on its way
+		_ = service.Close(ctx) // no call is in flight
 	}
 }
 
-// unreachable: no server is there, or none responds in time.
+// unreachable says whether no server listens, or it does not respond in time.
 func unreachable(err error) bool {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return true
@@ -174,7 +172,7 @@ func unreachable(err error) bool {
 func list(ctx context.Context, service reads, stateDir string) (*handshake.Listing, error) {
 	version, err := service.Version(ctx, "")
 	if err != nil {
-		return nil, fmt.Errorf("asking for its version: %w", err)
+		return nil, fmt.Errorf("reading its version: %w", err)
 	}
 	if err := requireReady(ctx, service); err != nil {
 		return nil, err
@@ -188,9 +186,9 @@ func list(ctx context.Context, service reads, stateDir string) (*handshake.Listi
 		return nil, fmt.Errorf("listing all containers: %w", err)
 	}
 	listing := &handshake.Listing{
-		Runtime:         version.RuntimeName + " " + version.RuntimeVersion,
-		TellsNamespaces: version.RuntimeName == containerd,
-		Sandboxes:       make([]handshake.Sandbox, 0, len(sandboxes)),
+		Runtime:           version.RuntimeName + " " + version.RuntimeVersion,
+		ReportsNamespaces: version.RuntimeName == containerd,
+		Sandboxes:         make([]handshake.Sandbox, 0, len(sandboxes)),
 	}
 	notExited := map[string]int{}
 	known := sets.New[string]()
@@ -206,20 +204,20 @@ func list(ctx context.Context, service reads, stateDir string) (*handshake.Listi
 		delete(notExited, s.Id)
 	}
 	listing.Strays = notExited
-	if listing.TellsNamespaces {
-		// The folders come after the lists: what has neither then has nothing.
+	if listing.ReportsNamespaces {
+		// The folders are read after the lists: a sandbox in neither does not run.
 		listing.Tasks = readTasks(stateDir, known)
 	}
 	return listing, nil
 }
 
-// requireReady: a runtime that is not ready may not know yet what it has.
+// requireReady fails if the runtime is not ready: its list may be incomplete.
 func requireReady(ctx context.Context, service reads) error {
-	answer, err := service.Status(ctx, false)
+	response, err := service.Status(ctx, false)
 	if err != nil {
-		return fmt.Errorf("asking for its status: %w", err)
+		return fmt.Errorf("reading its status: %w", err)
 	}
-	for _, c := range answer.GetStatus().GetConditions() {
+	for _, c := range response.GetStatus().GetConditions() {
 		if c.Type == runtimeapi.RuntimeReady && c.Status {
 			return nil
 		}

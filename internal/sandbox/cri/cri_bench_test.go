@@ -12,17 +12,17 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/sandbox"
 )
 
-// BenchmarkQueries looks at a runtime for 250 queries on as many sandboxes that are not ready: "list" as the agent does, and "bare" with one list of
+// BenchmarkQueries lists a runtime for 250 queries on as many sandboxes that are not ready: "list" as the agent does, and "bare" with one list of
 // sandboxes and the status call of each, over the same socket.
 func BenchmarkQueries(b *testing.B) {
 	const queries = 250
 	s := &server{name: "containerd", info: map[string]string{}}
-	asked := sandbox.Asked{IDs: sets.New[string]()}
+	queried := sandbox.Queried{IDs: sets.New[string]()}
 	for i := range queries {
 		id := fmt.Sprintf("%064d", i)
 		s.sandboxes = append(s.sandboxes, listedSandbox(id, notReady))
 		s.info[id] = closed
-		asked.IDs.Insert(id)
+		queried.IDs.Insert(id)
 	}
 	path := socket(b)
 	serve(b, s, path)
@@ -35,9 +35,9 @@ func BenchmarkQueries(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			s.verbose = s.verbose[:0]
-			listing, err := r.List(b.Context(), asked)
+			listing, err := r.List(b.Context(), queried)
 			if err != nil || len(listing.Sandboxes) != queries || len(s.verbose) != queries {
-				b.Fatalf("%d sandboxes, %d asked about, error %v", len(listing.Sandboxes), len(s.verbose), err)
+				b.Fatalf("%d sandboxes, %d statuses read, error %v", len(listing.Sandboxes), len(s.verbose), err)
 			}
 		}
 	})

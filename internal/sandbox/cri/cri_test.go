@@ -28,7 +28,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/sandbox"
 )
 
-// server is a runtime that answers as a test says. What it does not say is unimplemented.
+// server is a runtime with the responses of a test. Other calls are unimplemented.
 type server struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	name       string
@@ -101,7 +101,7 @@ func (s *server) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream runti
 	return nil
 }
 
-// serve serves it at a socket until the test ends, or stop is called.
+// serve serves the runtime at a socket until the test ends or stop is called.
 func serve(t testing.TB, s *server, path string) (stop func()) {
 	t.Helper()
 	listener, err := net.Listen("unix", path)
@@ -154,20 +154,20 @@ func pod(id string) handshake.Pod {
 
 func TestList(t *testing.T) {
 	cases := map[string]struct {
-		server *server
-		asked  []string
-		pods   []types.UID
-		strays map[string]int
-		want   []handshake.Sandbox
-		tells  bool
-		// verbose are the sandboxes of which the verbose status was asked.
+		server  *server
+		queried []string
+		pods    []types.UID
+		strays  map[string]int
+		want    []handshake.Sandbox
+		reports bool
+		// verbose are the sandboxes whose verbose status was read.
 		verbose []string
 	}{
-		"nothing": {server: &server{name: "containerd"}, tells: true},
+		"nothing": {server: &server{name: "containerd"}, reports: true},
 		"ready and not ready, both, in one list without a filter": {
 			server: &server{name: "cri-o", sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", isReady), listedSandbox("b", notReady)}},
 			want:   []handshake.Sandbox{{ID: "a", Pod: pod("a"), State: handshake.StateReady}, {ID: "b", Pod: pod("b"), State: handshake.StateNotReady}}},
-		"a state that is new": {
+		"an unknown state": {
 			server: &server{name: "cri-o", sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", 7)}}, want: []handshake.Sandbox{{ID: "a", Pod: pod("a")}}},
 		"a sandbox without metadata": {
 			server: &server{name: "cri-o", sandboxes: []*runtimeapi.PodSandbox{{Id: "a"}}}, want: []handshake.Sandbox{{ID: "a", State: handshake.StateReady}}},
@@ -177,39 +177,39 @@ func TestList(t *testing.T) {
 				{Id: "3", PodSandboxId: "a", State: runtimeapi.ContainerState_CONTAINER_CREATED}, {Id: "4", PodSandboxId: "a", State: runtimeapi.ContainerState_CONTAINER_UNKNOWN},
 				{Id: "5", PodSandboxId: "z", State: runtimeapi.ContainerState_CONTAINER_RUNNING}}},
 			want: []handshake.Sandbox{{ID: "a", Pod: pod("a"), State: handshake.StateNotReady, NotExited: 3}}, strays: map[string]int{"z": 1}},
-		"containerd tells of network namespaces, of what is asked about and not ready": {
+		"containerd reports network namespaces, read for queried sandboxes that are not ready": {
 			server: &server{name: "containerd", info: map[string]string{"a": closed, "b": open, "c": closed, "d": closed},
 				sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", notReady), listedSandbox("b", notReady), listedSandbox("c", notReady), listedSandbox("d", isReady)}},
-			asked: []string{"a", "b", "d", "absent"}, tells: true, verbose: []string{"a", "b"},
+			queried: []string{"a", "b", "d", "absent"}, reports: true, verbose: []string{"a", "b"},
 			want: []handshake.Sandbox{{ID: "a", Pod: pod("a"), State: handshake.StateNotReady, Network: handshake.NamespaceClosed},
 				{ID: "b", Pod: pod("b"), State: handshake.StateNotReady, Network: handshake.NamespaceOpen},
 				{ID: "c", Pod: pod("c"), State: handshake.StateNotReady}, {ID: "d", Pod: pod("d"), State: handshake.StateReady}}},
-		"the other sandboxes of a pod are in question with one of them, and all of a pod UID that is asked about": {
+		"the other sandboxes of a pod are queried with one of them, and all of a queried pod UID": {
 			server: &server{name: "containerd", info: map[string]string{"a2": closed, "b1": closed, "c1": closed}, sandboxes: []*runtimeapi.PodSandbox{
 				sandboxOf("a1", "a", isReady), sandboxOf("a2", "a", notReady), sandboxOf("b1", "b", notReady), sandboxOf("c1", "c", notReady), {Id: "d1", State: notReady}}},
-			asked: []string{"a1"}, pods: []types.UID{"uid-b", ""}, tells: true, verbose: []string{"a2", "b1"},
+			queried: []string{"a1"}, pods: []types.UID{"uid-b", ""}, reports: true, verbose: []string{"a2", "b1"},
 			want: []handshake.Sandbox{{ID: "a1", Pod: pod("a"), State: handshake.StateReady}, {ID: "a2", Pod: pod("a"), State: handshake.StateNotReady, Network: handshake.NamespaceClosed},
 				{ID: "b1", Pod: pod("b"), State: handshake.StateNotReady, Network: handshake.NamespaceClosed}, {ID: "c1", Pod: pod("c"), State: handshake.StateNotReady},
 				{ID: "d1", State: handshake.StateNotReady}}},
-		"of any other runtime it is not asked, whatever it would say": {
-			server: &server{name: "docker", info: map[string]string{"a": closed}, sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", notReady)}},
-			asked:  []string{"a"}, want: []handshake.Sandbox{{ID: "a", Pod: pod("a"), State: handshake.StateNotReady}}},
+		"of any other runtime it is not read": {
+			server:  &server{name: "docker", info: map[string]string{"a": closed}, sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", notReady)}},
+			queried: []string{"a"}, want: []handshake.Sandbox{{ID: "a", Pod: pod("a"), State: handshake.StateNotReady}}},
 		"a verbose status that fails leaves one sandbox unknown": {
 			server: &server{name: "containerd", fail: map[string]error{"PodSandboxStatus": errors.New("no such sandbox")},
 				sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", notReady)}},
-			asked: []string{"a"}, tells: true, verbose: []string{"a"}, want: []handshake.Sandbox{{ID: "a", Pod: pod("a"), State: handshake.StateNotReady}}},
+			queried: []string{"a"}, reports: true, verbose: []string{"a"}, want: []handshake.Sandbox{{ID: "a", Pod: pod("a"), State: handshake.StateNotReady}}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			path := socket(t)
 			serve(t, tc.server, path)
 			before := time.Now()
-			got, err := newRuntime(t, path).List(t.Context(), sandbox.Asked{IDs: sets.New(tc.asked...), Pods: sets.New(tc.pods...)})
+			got, err := newRuntime(t, path).List(t.Context(), sandbox.Queried{IDs: sets.New(tc.queried...), Pods: sets.New(tc.pods...)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, slices.Concat(got.Sandboxes)); diff != "" || got.TellsNamespaces != tc.tells {
-				t.Errorf("tells: %t (-want +got)\n%s", got.TellsNamespaces, diff)
+			if diff := cmp.Diff(tc.want, slices.Concat(got.Sandboxes)); diff != "" || got.ReportsNamespaces != tc.reports {
+				t.Errorf("reports: %t (-want +got)\n%s", got.ReportsNamespaces, diff)
 			}
 			if !maps.Equal(got.Strays, tc.strays) {
 				t.Errorf("strays: %v", got.Strays)
@@ -231,15 +231,15 @@ func TestThereIsACompleteListOrNone(t *testing.T) {
 		server *server
 		want   v1alpha1.Reason
 	}{
-		"the runtime is not ready":                       {&server{notReady: true}, v1alpha1.ReasonListFailed},
-		"containerd that has not recovered yet":          {&server{fail: map[string]error{"Status": uninitialized}}, v1alpha1.ReasonListFailed},
-		"the sandboxes cannot be listed":                 {&server{fail: map[string]error{"ListPodSandbox": uninitialized}}, v1alpha1.ReasonListFailed},
-		"the containers cannot be listed":                {&server{fail: map[string]error{"ListContainers": uninitialized}}, v1alpha1.ReasonListFailed},
-		"it goes away before the status":                 {&server{fail: map[string]error{"Status": away}}, v1alpha1.ReasonRuntimeUnreachable},
-		"it goes away before the sandboxes":              {&server{fail: map[string]error{"ListPodSandbox": away}}, v1alpha1.ReasonRuntimeUnreachable},
-		"it goes away between sandboxes and containers":  {&server{fail: map[string]error{"ListContainers": away}}, v1alpha1.ReasonRuntimeUnreachable},
-		"it does not answer in time":                     {&server{fail: map[string]error{"ListPodSandbox": status.Error(codes.DeadlineExceeded, "slow")}}, v1alpha1.ReasonRuntimeUnreachable},
-		"it does not say what it is: nobody to speak to": {&server{fail: map[string]error{"Version": uninitialized}}, v1alpha1.ReasonRuntimeUnreachable},
+		"the runtime is not ready":                  {&server{notReady: true}, v1alpha1.ReasonListFailed},
+		"containerd that has not recovered yet":     {&server{fail: map[string]error{"Status": uninitialized}}, v1alpha1.ReasonListFailed},
+		"the sandboxes cannot be listed":            {&server{fail: map[string]error{"ListPodSandbox": uninitialized}}, v1alpha1.ReasonListFailed},
+		"the containers cannot be listed":           {&server{fail: map[string]error{"ListContainers": uninitialized}}, v1alpha1.ReasonListFailed},
+		"it stops before the status":                {&server{fail: map[string]error{"Status": away}}, v1alpha1.ReasonRuntimeUnreachable},
+		"it stops before the sandboxes":             {&server{fail: map[string]error{"ListPodSandbox": away}}, v1alpha1.ReasonRuntimeUnreachable},
+		"it stops between sandboxes and containers": {&server{fail: map[string]error{"ListContainers": away}}, v1alpha1.ReasonRuntimeUnreachable},
+		"it does not respond in time":               {&server{fail: map[string]error{"ListPodSandbox": status.Error(codes.DeadlineExceeded, "slow")}}, v1alpha1.ReasonRuntimeUnreachable},
+		"it does not report its version":            {&server{fail: map[string]error{"Version": uninitialized}}, v1alpha1.ReasonRuntimeUnreachable},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -247,7 +247,7 @@ func TestThereIsACompleteListOrNone(t *testing.T) {
 			tc.server.name = "containerd"
 			tc.server.sandboxes = []*runtimeapi.PodSandbox{listedSandbox("a", isReady)}
 			serve(t, tc.server, path)
-			got, err := newRuntime(t, path).List(t.Context(), sandbox.Asked{})
+			got, err := newRuntime(t, path).List(t.Context(), sandbox.Queried{})
 			if err == nil {
 				t.Fatalf("got %+v", got)
 			}
@@ -263,7 +263,7 @@ func TestNothingIsTakenFromAnEarlierList(t *testing.T) {
 	s := &server{name: "containerd", sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", notReady)}, info: map[string]string{"a": closed}}
 	serve(t, s, path)
 	r := newRuntime(t, path)
-	about := sandbox.Asked{IDs: sets.New("a")}
+	about := sandbox.Queried{IDs: sets.New("a")}
 	first, err := r.List(t.Context(), about)
 	if err != nil || len(first.Sandboxes) != 1 || first.Sandboxes[0].Network != handshake.NamespaceClosed {
 		t.Fatalf("got %+v, %v", first, err)
@@ -279,23 +279,23 @@ func TestNothingIsTakenFromAnEarlierList(t *testing.T) {
 	}
 }
 
-func TestARuntimeThatStartsAgainIsFoundAgain(t *testing.T) {
+func TestARestartedRuntimeIsFoundAgain(t *testing.T) {
 	path := socket(t)
 	r := newRuntime(t, path)
-	if _, err := r.List(t.Context(), sandbox.Asked{}); sandbox.FailureOf(err).Failure.Reason != v1alpha1.ReasonRuntimeUnreachable {
-		t.Fatalf("with nobody there: %v", err)
+	if _, err := r.List(t.Context(), sandbox.Queried{}); sandbox.FailureOf(err).Failure.Reason != v1alpha1.ReasonRuntimeUnreachable {
+		t.Fatalf("without a runtime: %v", err)
 	}
 	stop := serve(t, &server{name: "containerd"}, path)
-	if _, err := r.List(t.Context(), sandbox.Asked{}); err != nil {
+	if _, err := r.List(t.Context(), sandbox.Queried{}); err != nil {
 		t.Fatal(err)
 	}
 	stop()
-	if _, err := r.List(t.Context(), sandbox.Asked{}); sandbox.FailureOf(err).Failure.Reason != v1alpha1.ReasonRuntimeUnreachable {
+	if _, err := r.List(t.Context(), sandbox.Queried{}); sandbox.FailureOf(err).Failure.Reason != v1alpha1.ReasonRuntimeUnreachable {
 		t.Fatalf("once it stopped: %v", err)
 	}
 	serve(t, &server{name: "cri-o", sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", isReady)}}, path)
-	got, err := r.List(t.Context(), sandbox.Asked{})
-	if err != nil || len(got.Sandboxes) != 1 || got.TellsNamespaces {
+	got, err := r.List(t.Context(), sandbox.Queried{})
+	if err != nil || len(got.Sandboxes) != 1 || got.ReportsNamespaces {
 		t.Errorf("the new one: %+v, %v", got, err)
 	}
 }
@@ -314,18 +314,18 @@ func TestFind(t *testing.T) {
 		defer listener.Close()
 	}
 	cases := map[string]struct {
-		told       string
+		configured string
 		candidates []string
 		want       string
 	}{
-		"the first socket that is there":         {"", []string{filepath.Join(dir, "absent"), file, first, second}, "unix://" + first},
-		"what is told, there or not":             {"/run/other.sock", []string{first}, "unix:///run/other.sock"},
-		"what is told in the kubelet's form":     {"unix:///run/other.sock", nil, "unix:///run/other.sock"},
-		"none is there: it says where it looked": {"", []string{file, filepath.Join(dir, "absent")}, ""},
+		"the first socket that exists":        {"", []string{filepath.Join(dir, "absent"), file, first, second}, "unix://" + first},
+		"the configured one, existing or not": {"/run/other.sock", []string{first}, "unix:///run/other.sock"},
+		"the configured one with a scheme":    {"unix:///run/other.sock", nil, "unix:///run/other.sock"},
+		"none exists: the error names them":   {"", []string{file, filepath.Join(dir, "absent")}, ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := find(tc.told, tc.candidates)
+			got, err := find(tc.configured, tc.candidates)
 			if got != tc.want || (err == nil) != (tc.want != "") {
 				t.Errorf("got %q, %v", got, err)
 			}
@@ -343,13 +343,13 @@ func TestParseNetwork(t *testing.T) {
 		text string
 		want handshake.Namespace
 	}{
-		"closed":               {closed, handshake.NamespaceClosed},
-		"open":                 {open, handshake.NamespaceOpen},
-		"an answer without it": {`{"pid":1}`, 0},
-		"another form":         {`{"netNamespaceClosed":"true"}`, 0},
-		"no JSON":              {`closed`, 0},
-		"nothing":              {``, 0},
-		"null says nothing":    {`{"netNamespaceClosed":null}`, 0},
+		"closed":                {closed, handshake.NamespaceClosed},
+		"open":                  {open, handshake.NamespaceOpen},
+		"a response without it": {`{"pid":1}`, 0},
+		"another form":          {`{"netNamespaceClosed":"true"}`, 0},
+		"no JSON":               {`closed`, 0},
+		"nothing":               {``, 0},
+		"null is unknown":       {`{"netNamespaceClosed":null}`, 0},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -365,10 +365,10 @@ func TestHints(t *testing.T) {
 		name, version string
 		read          bool
 	}{
-		"CRI-O sends every reader its own":                             {"cri-o", "1.36.0", true},
-		"containerd since 2.0 does":                                    {"containerd", "v2.1.4", true},
-		"containerd 1.7 does not: the kubelet would miss what we read": {"containerd", "1.7.27", false},
-		"containerd with a v":                                          {"containerd", "v1.7.27", false},
+		"CRI-O sends every reader its own":                       {"cri-o", "1.36.0", true},
+		"containerd since 2.0 does":                              {"containerd", "v2.1.4", true},
+		"containerd 1.7 does not: the kubelet would miss events": {"containerd", "1.7.27", false},
+		"containerd with a v":                                    {"containerd", "v1.7.27", false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

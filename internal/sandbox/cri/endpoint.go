@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// WellKnown are the sockets at which runtimes serve the CRI as they are installed, in the order in which they are looked for.
-// k3s and RKE2 come first: containerd of the distribution may be installed beside theirs, and idle.
+// WellKnown are the default sockets of container runtimes, in the order in which they are tried. k3s and RKE2 come first, because an idle
+// containerd of the distribution may be installed beside theirs.
 var WellKnown = []string{
 	"/run/k3s/containerd/containerd.sock",
 	"/run/containerd/containerd.sock",
@@ -18,13 +18,13 @@ var WellKnown = []string{
 	"/run/cri-dockerd.sock",
 }
 
-// scheme is what cri-client and the kubelet write before the path of a socket.
+// scheme is the prefix of a socket's path for cri-client and the kubelet.
 const scheme = "unix://"
 
-// find is the endpoint to use: the one that was told, or the first well-known socket that is there.
-func find(told string, candidates []string) (string, error) {
-	if told != "" {
-		return scheme + strings.TrimPrefix(told, scheme), nil
+// find is the configured endpoint or, if empty, the first candidate that exists.
+func find(configured string, candidates []string) (string, error) {
+	if configured != "" {
+		return scheme + strings.TrimPrefix(configured, scheme), nil
 	}
 	for _, path := range candidates {
 		if info, err := os.Stat(path); err == nil && info.Mode().Type() == fs.ModeSocket {

@@ -24,7 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/sandbox"
 )
 
-// foreignRuntime is a runtime that responds with what a fuzz input says.
+// foreignRuntime is a runtime with the responses of a fuzz input.
 type foreignRuntime struct {
 	criapi.RuntimeService
 	Name       string                         `json:"name"`
@@ -103,7 +103,7 @@ func (r *foreignRuntime) writeTasks(t *testing.T) string {
 	return dir
 }
 
-// FuzzList: every sandbox and every container that has not exited is in the listing, only what is queried is asked about, once, and no sandbox
+// FuzzList: every sandbox and every container that has not exited is in the listing, only the status of queried sandboxes is read, once, and no sandbox
 // that the runtime may still run is reported as ready for release.
 func FuzzList(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte, queried string) {
@@ -118,7 +118,7 @@ func FuzzList(f *testing.F) {
 			}
 			return
 		}
-		askNetworks(t.Context(), r, listing, sandbox.Asked{IDs: sets.New(queried)}, time.Hour)
+		readNetworks(t.Context(), r, listing, sandbox.Queried{IDs: sets.New(queried)}, time.Hour)
 		checkNothingIsLost(t, r, listing)
 		checkCalls(t, r, listing)
 		checkEvidence(t, r, listing, queried)
@@ -153,18 +153,18 @@ func checkNothingIsLost(t *testing.T, r *foreignRuntime, listing *handshake.List
 // checkCalls: one call for a sandbox at most, and none for one that is ready.
 func checkCalls(t *testing.T, r *foreignRuntime, listing *handshake.Listing) {
 	t.Helper()
-	asked := map[string]int{}
+	calls := map[string]int{}
 	for _, id := range r.verbose {
-		asked[id]++
+		calls[id]++
 	}
 	for _, s := range listing.Sandboxes {
 		if s.State == handshake.StateNotReady {
-			asked[s.ID]--
+			calls[s.ID]--
 		}
 	}
-	for id, more := range asked {
+	for id, more := range calls {
 		if more > 0 {
-			t.Errorf("%q was asked about %d times more than it is listed as not ready", id, more)
+			t.Errorf("the status of %q was read %d times more often than it is listed as not ready", id, more)
 		}
 	}
 }
@@ -180,12 +180,12 @@ func checkEvidence(t *testing.T, r *foreignRuntime, listing *handshake.Listing, 
 	}
 	var memory handshake.Memory
 	for _, s := range r.Sandboxes {
-		q := handshake.Question{SandboxID: queried, NodeUID: "node", RecordUID: types.UID(s.GetMetadata().GetUid()), Seen: start}
-		memory.Expect([]handshake.Question{q})
+		q := handshake.Query{SandboxID: queried, NodeUID: "node", RecordUID: types.UID(s.GetMetadata().GetUid()), Seen: start}
+		memory.Expect([]handshake.Query{q})
 		memory.Observe(look)
-		word := handshake.Judge(q, look, memory.Recall(q), handshake.Settings{SandboxCreationMax: time.Minute})
-		if word.Kind == handshake.Answer && word.Verdict == "ReadyForRelease" && r.mayRun(queried, string(q.RecordUID)) {
-			t.Errorf("%q of pod UID %q is ready for release (%s), and the runtime may run it", queried, q.RecordUID, word.Message)
+		outcome := handshake.Judge(q, look, memory.Recall(q), handshake.Settings{SandboxCreationMax: time.Minute})
+		if outcome.Kind == handshake.Decided && outcome.Verdict == "ReadyForRelease" && r.mayRun(queried, string(q.RecordUID)) {
+			t.Errorf("%q of pod UID %q is ready for release (%s), and the runtime may run it", queried, q.RecordUID, outcome.Message)
 		}
 	}
 }
@@ -210,21 +210,21 @@ func (r *foreignRuntime) mayRun(id, uid string) bool {
 	})
 }
 
-// isReadable: the runtime says something about the network namespace of a sandbox.
+// isReadable says whether the runtime reports the network namespace of a sandbox.
 func (r *foreignRuntime) isReadable(id string) bool {
 	return r.Name == containerd && json.Valid([]byte(r.Info[id]))
 }
 
-// FuzzNetwork: only a value that is there says that a network namespace is closed, or open.
+// FuzzNetwork: a network namespace counts as closed or open only by an explicit value.
 func FuzzNetwork(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		var info map[string]any
-		said := json.Unmarshal([]byte(text), &info) == nil
+		parsed := json.Unmarshal([]byte(text), &info) == nil
 		switch got := parseNetwork(text); {
-		case got != 0 && !said:
-			t.Errorf("%q cannot be read, and says %d", text, got)
+		case got != 0 && !parsed:
+			t.Errorf("%q cannot be parsed, and gives %d", text, got)
 		case got != 0 && len(info) == 0:
-			t.Errorf("%q is empty, and says %d", text, got)
+			t.Errorf("%q is empty, and gives %d", text, got)
 		}
 	})
 }

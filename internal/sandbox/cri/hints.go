@@ -16,11 +16,11 @@ import (
 
 var _ sandbox.Hinter = &Runtime{}
 
-// lastHintRetry bounds the back-off after a stream of events that could not be had, or ended.
+// lastHintRetry bounds the back-off after a stream of events failed or ended.
 const lastHintRetry = time.Minute
 
-// Hint is sandbox.Hinter's. containerd before 2.0 has one channel of events for all who read it, so that what we read the
-// kubelet would miss: its events are left alone. A runtime that offers none is asked again now and then: it may be upgraded.
+// Hint implements sandbox.Hinter. Readers of events of containerd before 2.0 share one channel, and the kubelet would miss what the agent
+// reads, so it reads none there. The version is read again after each back-off, since a runtime may be upgraded.
 func (r *Runtime) Hint(ctx context.Context, changed func()) {
 	ctx = klog.NewContext(ctx, logr.Discard())
 	retry := time.Second
@@ -38,17 +38,17 @@ func (r *Runtime) Hint(ctx context.Context, changed func()) {
 	}
 }
 
-// read calls changed for every event until the stream ends; true if there was one.
+// read calls changed for every event until the stream ends; it gives true if there was an event.
 func read(ctx context.Context, service reads, changed func()) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	events := make(chan *runtimeapi.ContainerEventResponse)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		// Why a stream of hints ended does not matter.
+		// The reason why the stream ended does not matter.
 		_ = service.GetContainerEvents(ctx, events, nil)
 	}()
-	// The client always writes to the channel: it is read until the client has ended.
+	// The client blocks on the channel, so it is read until the client has ended.
 	defer func() {
 		cancel()
 		for {

@@ -13,23 +13,23 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/sandbox"
 )
 
-// infoKey is where containerd puts its own JSON into the map of a verbose status (pkg/cri/server/sandbox_status.go).
+// infoKey is the key of containerd's own JSON in the map of a verbose status (pkg/cri/server/sandbox_status.go).
 const infoKey = "info"
 
-// networkCalls is how many sandboxes are asked about at once.
+// networkCalls is the number of concurrent status calls.
 const networkCalls = 8
 
-// askNetworks asks for the network namespace of what is in question and not ready. Together the calls take no longer than timeout:
-// one that hangs must neither hold the others up nor the next list. What was not answered by then is unknown.
-func askNetworks(ctx context.Context, service reads, listing *handshake.Listing, asked sandbox.Asked, timeout time.Duration) {
+// readNetworks reads the state of the network namespace of queried sandboxes that are not ready. The calls take no longer than timeout
+// together: one that hangs must not delay the others or the next list. A state that was not read by then is unknown.
+func readNetworks(ctx context.Context, service reads, listing *handshake.Listing, queried sandbox.Queried, timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var calls errgroup.Group
 	calls.SetLimit(networkCalls)
-	inQuestion := asked.About(listing.Sandboxes)
+	isQueried := queried.Among(listing.Sandboxes)
 	for i := range listing.Sandboxes {
 		s := &listing.Sandboxes[i]
-		if s.State != handshake.StateNotReady || !inQuestion(s) {
+		if s.State != handshake.StateNotReady || !isQueried(s) {
 			continue
 		}
 		calls.Go(func() error {
@@ -40,17 +40,16 @@ func askNetworks(ctx context.Context, service reads, listing *handshake.Listing,
 	_ = calls.Wait() // none fails
 }
 
-// network asks for the network namespace of one sandbox. What cannot be read of one sandbox is unknown for that one, and so
-// not closed; it may have been removed since it was listed.
+// network reads the state of the network namespace of one sandbox. After an error it is unknown, and so not closed.
 func network(ctx context.Context, service reads, id string) handshake.Namespace {
-	answer, err := service.PodSandboxStatus(ctx, id, true)
+	response, err := service.PodSandboxStatus(ctx, id, true)
 	if err != nil {
 		return 0
 	}
-	return parseNetwork(answer.GetInfo()[infoKey])
+	return parseNetwork(response.GetInfo()[infoKey])
 }
 
-// parseNetwork reads containerd's word. A field that is not there says nothing.
+// parseNetwork parses containerd's JSON. Without the field the state is unknown.
 func parseNetwork(text string) handshake.Namespace {
 	var info struct {
 		Closed *bool `json:"netNamespaceClosed"`

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The agent is root through the runtime's socket: what it can call is a list that somebody has to change here too.
+// The agent is root through the socket of the runtime: a further call has to be added here too.
 func TestTheAgentCanCallNothingThatChangesTheRuntime(t *testing.T) {
 	want := []string{"Close", "GetContainerEvents", "ListContainers", "ListPodSandbox", "PodSandboxStatus", "Status", "Version"}
 	var got []string

@@ -17,24 +17,23 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/handshake"
 )
 
-// taskPlugins are the folders below containerd's state in which it keeps one folder for each task and shim, by namespace and ID:
-// since 1.3, of sandboxes with a shim of their own since 1.7, and of runtime v1 up to 1.7. At its start containerd removes those
-// whose shim is dead.
+// taskPlugins are the folders below containerd's state directory with one folder for each task and shim, by namespace and ID: since 1.3, for
+// sandboxes with a shim of their own since 1.7, and of runtime v1 up to 1.7. When it starts, containerd removes those with a dead shim.
 var taskPlugins = []string{"io.containerd.runtime.v2.task", "io.containerd.sandbox.controller.v1.shim", "io.containerd.runtime.v1.linux"}
 
-// criNamespace is containerd's namespace of everything that is made through the CRI.
+// criNamespace is the containerd namespace of everything that is created through the CRI.
 const criNamespace = "k8s.io"
 
 const (
-	// specFile is a task's OCI runtime specification, in its folder.
+	// specFile is the OCI runtime specification in the folder of a task.
 	specFile = "config.json"
-	// containerd writes what a task is, and of which pod, into the annotations of that (pkg/cri/annotations).
+	// Annotations in specFile name the type and the pod of a task (pkg/cri/annotations).
 	typeAnnotation, sandboxType = "io.kubernetes.cri.container-type", "sandbox"
 	podUIDAnnotation            = "io.kubernetes.cri.sandbox-uid"
 )
 
-// readTasks reads the IDs of containerd's tasks, and of those that are in no list what they are. A plugin that containerd does not
-// use has no folder.
+// readTasks reads the IDs of containerd's tasks, and the specification of those that are in no list. A plugin that containerd does not use has
+// no folder.
 func readTasks(stateDir string, listed sets.Set[string]) handshake.Tasks {
 	tasks := handshake.Tasks{IDs: map[string]bool{}, Pods: map[string]types.UID{}}
 	for _, plugin := range taskPlugins {
@@ -44,7 +43,7 @@ func readTasks(stateDir string, listed sets.Set[string]) handshake.Tasks {
 			tasks.Problem = fmt.Sprintf("reading containerd's tasks: %v", err)
 		}
 		for _, entry := range entries {
-			// A folder that is being removed is hidden first.
+			// containerd hides a folder before it removes it.
 			if strings.HasPrefix(entry.Name(), ".") {
 				continue
 			}
@@ -64,8 +63,7 @@ func readTasks(stateDir string, listed sets.Set[string]) handshake.Tasks {
 	return tasks
 }
 
-// podOf is the pod UID in the specification of a sandbox's task; empty if it is no sandbox's, or does not say: a task is being made or
-// removed while it is read.
+// podOf is the pod UID in the specification of a sandbox's task; empty for a container's task, and for one that is being created or removed.
 func podOf(path string) types.UID {
 	content, err := os.ReadFile(path)
 	if err != nil {

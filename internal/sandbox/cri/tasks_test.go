@@ -35,14 +35,14 @@ func TestTasks(t *testing.T) {
 		want    map[string]bool
 		problem bool
 	}{
-		"of sandboxes and containers":             {[]string{"io.containerd.runtime.v2.task/k8s.io/a", "io.containerd.runtime.v2.task/k8s.io/b"}, ids("a", "b"), false},
-		"of sandboxes with a shim of their own":   {[]string{"io.containerd.runtime.v2.task/k8s.io/a", "io.containerd.sandbox.controller.v1.shim/k8s.io/b"}, ids("a", "b"), false},
-		"of runtime v1":                           {[]string{"io.containerd.runtime.v1.linux/k8s.io/a"}, ids("a"), false},
-		"not those that are being removed":        {[]string{"io.containerd.runtime.v2.task/k8s.io/a", "io.containerd.runtime.v2.task/k8s.io/.b"}, ids("a"), false},
-		"not those of another namespace":          {[]string{"io.containerd.runtime.v2.task/k8s.io/a", "io.containerd.runtime.v2.task/moby/b"}, ids("a"), false},
-		"none is no answer":                       {nil, ids(), true},
-		"a state directory with nothing in it":    {[]string{"io.containerd.runtime.v2.task/k8s.io"}, ids(), true},
-		"what is no folder cannot be read at all": {[]string{"io.containerd.runtime.v2.task/k8s.io/a", "io.containerd.runtime.v1.linux/k8s.io!"}, ids("a"), true},
+		"of sandboxes and containers":           {[]string{"io.containerd.runtime.v2.task/k8s.io/a", "io.containerd.runtime.v2.task/k8s.io/b"}, ids("a", "b"), false},
+		"of sandboxes with a shim of their own": {[]string{"io.containerd.runtime.v2.task/k8s.io/a", "io.containerd.sandbox.controller.v1.shim/k8s.io/b"}, ids("a", "b"), false},
+		"of runtime v1":                         {[]string{"io.containerd.runtime.v1.linux/k8s.io/a"}, ids("a"), false},
+		"not those that are being removed":      {[]string{"io.containerd.runtime.v2.task/k8s.io/a", "io.containerd.runtime.v2.task/k8s.io/.b"}, ids("a"), false},
+		"not those of another namespace":        {[]string{"io.containerd.runtime.v2.task/k8s.io/a", "io.containerd.runtime.v2.task/moby/b"}, ids("a"), false},
+		"no task is a problem":                  {nil, ids(), true},
+		"a state directory with nothing in it":  {[]string{"io.containerd.runtime.v2.task/k8s.io"}, ids(), true},
+		"a file in place of a folder":           {[]string{"io.containerd.runtime.v2.task/k8s.io/a", "io.containerd.runtime.v1.linux/k8s.io!"}, ids("a"), true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func makeFolder(t *testing.T, path string) {
 	}
 }
 
-func TestOfATaskThatIsInNoListItIsReadWhatItIs(t *testing.T) {
+func TestTheSpecificationOfAnUnlistedTaskIsRead(t *testing.T) {
 	spec := func(kind, pod string) string {
 		return `{"ociVersion":"1.0.2","annotations":{"io.kubernetes.cri.container-type":"` + kind + `","io.kubernetes.cri.sandbox-uid":"` + pod + `"}}`
 	}
@@ -98,26 +98,26 @@ func TestOfATaskThatIsInNoListItIsReadWhatItIs(t *testing.T) {
 	}
 }
 
-func TestTasksAreReadOfContainerdInTheFolderOfItsSocketOrWhereItIsTold(t *testing.T) {
+func TestTasksAreReadOfContainerdBesideItsSocketOrAsConfigured(t *testing.T) {
 	elsewhere := t.TempDir()
-	makeFolder(t, filepath.Join(elsewhere, "io.containerd.runtime.v2.task/k8s.io/told"))
+	makeFolder(t, filepath.Join(elsewhere, "io.containerd.runtime.v2.task/k8s.io/configured"))
 	cases := map[string]struct {
-		name, told string
-		want       map[string]bool
+		name, configured string
+		want             map[string]bool
 	}{
-		"beside the socket":           {"containerd", "", map[string]bool{"beside": true}},
-		"where it is told":            {"containerd", elsewhere, map[string]bool{"told": true}},
-		"CRI-O keeps none":            {"cri-o", "", nil},
-		"nor is CRI-O asked for them": {"cri-o", elsewhere, nil},
+		"beside the socket":          {"containerd", "", map[string]bool{"beside": true}},
+		"as configured":              {"containerd", elsewhere, map[string]bool{"configured": true}},
+		"CRI-O keeps none":           {"cri-o", "", nil},
+		"nor are they read of CRI-O": {"cri-o", elsewhere, nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			path := socket(t)
 			makeFolder(t, filepath.Join(filepath.Dir(path), "io.containerd.runtime.v2.task/k8s.io/beside"))
 			serve(t, &server{name: tc.name}, path)
-			r := New(Options{Endpoint: "unix://" + path, StateDir: tc.told, Timeout: 5 * time.Second})
+			r := New(Options{Endpoint: "unix://" + path, StateDir: tc.configured, Timeout: 5 * time.Second})
 			t.Cleanup(func() { r.Close(context.Background()) })
-			got, err := r.List(t.Context(), sandbox.Asked{})
+			got, err := r.List(t.Context(), sandbox.Queried{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -128,44 +128,44 @@ func TestTasksAreReadOfContainerdInTheFolderOfItsSocketOrWhereItIsTold(t *testin
 	}
 }
 
-// stopped is a containerd with many stopped sandboxes, all in question.
-func stopped(count int) (*server, sandbox.Asked) {
+// stopped is a containerd with many stopped sandboxes, all queried.
+func stopped(count int) (*server, sandbox.Queried) {
 	s := &server{name: "containerd", info: map[string]string{}}
-	asked := sandbox.Asked{IDs: sets.New[string](), Pods: sets.New[types.UID]()}
+	queried := sandbox.Queried{IDs: sets.New[string](), Pods: sets.New[types.UID]()}
 	for i := range count {
 		id := fmt.Sprintf("s%02d", i)
 		s.sandboxes = append(s.sandboxes, listedSandbox(id, runtimeapi.PodSandboxState_SANDBOX_NOTREADY))
 		s.info[id] = closed
-		asked.IDs.Insert(id)
+		queried.IDs.Insert(id)
 	}
-	return s, asked
+	return s, queried
 }
 
-// counting is a runtime that answers only once it is let.
+// counting is a runtime that responds only once the test allows it.
 type counting struct {
 	criapi.RuntimeService
-	asked atomic.Int32
+	calls atomic.Int32
 	let   chan struct{}
 }
 
 func (c *counting) PodSandboxStatus(context.Context, string, bool) (*runtimeapi.PodSandboxStatusResponse, error) {
-	c.asked.Add(1)
+	c.calls.Add(1)
 	<-c.let
 	return &runtimeapi.PodSandboxStatusResponse{Info: map[string]string{infoKey: closed}}, nil
 }
 
-func TestManySandboxesAreAskedAboutAtOnceButNotAll(t *testing.T) {
+func TestStatusCallsAreConcurrentWithinALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		listing, asked := &handshake.Listing{}, sandbox.Asked{IDs: sets.New[string]()}
+		listing, queried := &handshake.Listing{}, sandbox.Queried{IDs: sets.New[string]()}
 		for i := range 5 * networkCalls {
 			id := fmt.Sprint(i)
 			listing.Sandboxes = append(listing.Sandboxes, handshake.Sandbox{ID: id, State: handshake.StateNotReady})
-			asked.IDs.Insert(id)
+			queried.IDs.Insert(id)
 		}
 		service := &counting{let: make(chan struct{})}
-		go askNetworks(t.Context(), service, listing, asked, time.Hour)
+		go readNetworks(t.Context(), service, listing, queried, time.Hour)
 		synctest.Wait()
-		if got := service.asked.Load(); got != networkCalls {
+		if got := service.calls.Load(); got != networkCalls {
 			t.Errorf("%d calls at once, not %d", got, networkCalls)
 		}
 		close(service.let)
@@ -179,11 +179,11 @@ func TestManySandboxesAreAskedAboutAtOnceButNotAll(t *testing.T) {
 }
 
 func TestASandboxThatHangsLeavesTheOthersAndTheListAlone(t *testing.T) {
-	s, asked := stopped(3 * networkCalls)
+	s, queried := stopped(3 * networkCalls)
 	ended := make(chan struct{})
 	s.status = func(_ context.Context, id string) {
 		if id == "s00" {
-			<-ended // not the end of its context: the runtime could answer before the client gives up
+			<-ended // not the end of its context: the runtime could respond before the client gives up
 		}
 	}
 	path := socket(t)
@@ -191,7 +191,7 @@ func TestASandboxThatHangsLeavesTheOthersAndTheListAlone(t *testing.T) {
 	t.Cleanup(func() { close(ended) })
 	r := New(Options{Endpoint: path, Timeout: 2 * time.Second})
 	t.Cleanup(func() { r.Close(context.Background()) })
-	got, err := r.List(t.Context(), asked)
+	got, err := r.List(t.Context(), queried)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ type Fault string
 // The faults, as they are recorded and counted.
 const (
 	Refused   Fault = "refused"        // the connection was refused: the call was not served
-	Lost      Fault = "answer-lost"    // the call was served, and the client sees a broken connection
+	Lost      Fault = "response-lost"  // the call was served, and the client sees a broken connection
 	Conflict  Fault = "conflict"       // 409
 	Throttled Fault = "throttled"      // 429
 	Failed    Fault = "internal-error" // 500

@@ -106,7 +106,7 @@ AGE Warning NodeUnreachable node NODE is not Ready and has no out-of-service tai
 		By("by its UID, for a script")
 		r = plugin(ctx, "explain", string(pod.UID), "-o", "json")
 		Expect(r.code).To(Equal(2), r.err)
-		Expect(decoded(r)).To(HaveKeyWithValue("items", ConsistOf(And(HaveKeyWithValue("held", true), Not(HaveKey("said")),
+		Expect(decoded(r)).To(HaveKeyWithValue("items", ConsistOf(And(HaveKeyWithValue("held", true), Not(HaveKey("lastReason")),
 			HaveKeyWithValue("decision", And(HaveKeyWithValue("row", "NodeNotReady"), HaveKeyWithValue("reason", "NodeUnreachable")))))))
 		By("in YAML")
 		Expect(plugin(ctx, "explain", string(pod.UID), "-o", "yaml").out).To(And(HavePrefix("apiVersion: inspect.holdfast.dev/v1alpha1\nitems:\n"), ContainSubstring("reason: NodeUnreachable")))

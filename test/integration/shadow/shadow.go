@@ -97,7 +97,7 @@ var _ = suite.Describe("Mode Shadow", func() {
 		m := newMess(ctx)
 		guard := newInstallation(ctx)
 		before := map[shadow.Action]float64{}
-		for _, action := range []shadow.Action{shadow.ProtectLate, shadow.GiveReservation, shadow.DeleteNodeObject, shadow.ClearSlice, shadow.Ask} {
+		for _, action := range []shadow.Action{shadow.ProtectLate, shadow.GiveReservation, shadow.DeleteNodeObject, shadow.ClearSlice, shadow.Query} {
 			before[action] = reported(action)()
 		}
 		guard.run(ctx, configv1alpha1.ModeShadow)

@@ -120,11 +120,11 @@ func TestProgress(t *testing.T) {
 			system: graph{start: []string{"a"}, owed: map[string][]string{"a": {"b", "c"}, "b": {"d"}, "d": {"b"}}, rest: "c"},
 			stuck:  "b",
 		},
-		"nobody may rely on chance to get to rest": {
+		"progress must not rely on chance": {
 			system: graph{start: []string{"a"}, owed: map[string][]string{"a": {"b"}}, chances: map[string][]string{"b": {"c"}}, rest: "c"},
 			stuck:  "a",
 		},
-		"chance may bring what nobody gets out of": {
+		"chance may lead to a state without a way out": {
 			system: graph{start: []string{"c"}, chances: map[string][]string{"c": {"b"}}, rest: "c"},
 			stuck:  "b",
 		},

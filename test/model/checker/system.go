@@ -19,7 +19,7 @@ type Step[S comparable] struct {
 	To S
 	// Label says to a person who does what.
 	Label string
-	// Chance marks a step that nobody owes: a crash, an administrator's act. Progress never relies on one.
+	// Chance marks a step that no actor owes: a crash, an action of an administrator. Progress never relies on one.
 	Chance bool
 }
 

@@ -5,7 +5,7 @@ package nodes
 // orphan is what the manager does about a record of unknown node.
 func (t *turn) orphan() {
 	if t.From.Rec.Exists && t.From.Rec.Orphan && t.From.Rec.UID == 0 {
-		t.ask()
+		t.queryAll()
 		if t.From.All.Epoch != 0 {
 			t.readOrphan()
 		}
@@ -13,8 +13,8 @@ func (t *turn) orphan() {
 	t.removeFromAll()
 }
 
-// ask puts the query into the AllNodesQuery: its epoch is the generation of that write.
-func (t *turn) ask() {
+// queryAll puts the query into the AllNodesQuery: its epoch is the generation of that write.
+func (t *turn) queryAll() {
 	to := t.From
 	switch {
 	case to.All.Inst == 0:

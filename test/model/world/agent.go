@@ -35,11 +35,11 @@ func (t *turn) agent(i int) {
 	}
 	t.list(i)
 	if machine.Linked && a.Listed {
-		t.speak(i)
+		t.report(i)
 	}
 }
 
-// token: the kubelet has the agent's token issued for the Node object of today.
+// token: the kubelet has the agent's token issued for the present Node object.
 func (t *turn) token(i int) {
 	node := t.From.Node[t.From.Machine[i].Name]
 	if t.From.Machine[i].Running && node.UID != 0 && int(node.Machine) == i && t.From.Agent[i].Token != node.UID {
@@ -49,15 +49,15 @@ func (t *turn) token(i int) {
 	}
 }
 
-// visible are the marks that the watch of an agent selects.
-func (s *State) visible(i int) [marks]Mark {
+// visible are the queries that the watch of an agent shows.
+func (s *State) visible(i int) [queries]Query {
 	if s.Rec.Kind == RecordNone || (s.Rec.At != noName && s.Rec.At != s.Machine[i].Name) {
-		return [marks]Mark{}
+		return [queries]Query{}
 	}
-	return s.Rec.Mark
+	return s.Rec.Query
 }
 
-// deliver: the watch brings what stands now.
+// deliver: the watch shows the present queries.
 func (t *turn) deliver(i int) {
 	now := t.From.visible(i)
 	if now == t.From.Agent[i].View {
@@ -70,20 +70,20 @@ func (t *turn) deliver(i int) {
 			continue
 		}
 		a.Fresh[k] = false
-		if now[k].Epoch == 0 && k != anyMark {
-			a.Row[k] = RowNone
+		if now[k].Epoch == 0 && k != anyQuery {
+			a.Absence[k] = AbsenceNone
 		}
 	}
 	a.View = now
-	if a.View == ([marks]Mark{}) {
+	if a.View == ([queries]Query{}) {
 		a.drop(t.m.Off)
 	}
-	t.Owed(to, t.Say("the watch shows the agent on machine %d the marks of now%s", i, describeMarks(now)))
+	t.Owed(to, t.Say("the watch shows the agent on machine %d the present queries%s", i, describeQueries(now)))
 }
 
-// drop forgets a list. Whoever caches lists keeps it.
+// drop drops a list, unless lists are cached.
 func (a *Agent) drop(off Switch) {
-	a.Fresh = [marks]bool{}
+	a.Fresh = [queries]bool{}
 	if off != CachedList {
 		a.Listed, a.List = false, [boxes]Phase{}
 	}
@@ -104,35 +104,35 @@ func (t *turn) list(i int) {
 			a.Seen[b] = podOf(to.Box[b]) + 1
 		}
 	}
-	asked := a.View != [marks]Mark{}
+	isQueried := a.View != [queries]Query{}
 	a.lengthen(&to)
 	a.Listed = true
-	if !asked {
+	if !isQueried {
 		a.drop(t.m.Off)
 	}
 	t.Owed(to, t.Say("the agent on machine %d lists the runtime: %s", i, describeList(a.List)))
 }
 
-// lengthen takes the list into the rows.
+// lengthen adds the list to the sequences.
 func (a *Agent) lengthen(s *State) {
 	for k := range a.View {
 		a.Fresh[k] = a.View[k].Epoch != 0
 		switch {
-		case a.shows(s, k) || (a.View[k].Epoch == 0 && k != anyMark):
-			a.Row[k] = RowNone
-		case a.Row[k] == RowNone && a.begins(k):
-			a.Row[k] = RowBegun
+		case a.shows(s, k) || (a.View[k].Epoch == 0 && k != anyQuery):
+			a.Absence[k] = AbsenceNone
+		case a.Absence[k] == AbsenceNone && a.begins(k):
+			a.Absence[k] = AbsenceBegun
 		}
 	}
 }
 
-// begins: a question stands with which the row begins. That of any sandbox of the pod begins with the one about a sandbox of it that
-// was asked at the pod's end, and outlives it for a moment; here for as long as may be.
+// begins says whether a query stands with which the sequence begins. That of any sandbox of the pod begins with a query about one of them after
+// the pod's termination, and outlives it; here without a bound.
 func (a *Agent) begins(k int) bool {
-	if k != anyMark || a.View[k].Epoch != 0 {
+	if k != anyQuery || a.View[k].Epoch != 0 {
 		return a.View[k].Epoch != 0
 	}
-	return slices.ContainsFunc(a.View[:anyMark], func(m Mark) bool { return m.Epoch != 0 && !m.All && !m.Living && m.Taint == 0 })
+	return slices.ContainsFunc(a.View[:anyQuery], func(m Query) bool { return m.Epoch != 0 && !m.All && !m.Living && m.Taint == 0 })
 }
 
 // listed is the phase in which the runtime of a sandbox's machine lists it.
@@ -143,9 +143,9 @@ func (p Phase) listed(here bool) Phase {
 	return BoxNone
 }
 
-// shows: the list has what a mark asks about.
+// shows says whether the list has the subject of a query.
 func (a *Agent) shows(s *State, k int) bool {
-	if k != anyMark {
+	if k != anyQuery {
 		return a.List[k] != BoxNone
 	}
 	for b, phase := range a.List {
@@ -156,118 +156,118 @@ func (a *Agent) shows(s *State, k int) bool {
 	return false
 }
 
-// speaks is for which Node the agent may speak: a live read.
-func (s *State) speaks(i int) uint8 {
+// respondsFor is the Node UID for which the agent may respond, by a live read; 0 for none.
+func (s *State) respondsFor(i int) uint8 {
 	name := s.Machine[i].Name
-	speaker := handshake.Speaker{NodeName: nodeName(name), Host: identity(Ident{Machine: uint8(i), Boot: s.Machine[i].Boot}),
+	responder := handshake.Responder{NodeName: nodeName(name), Host: identity(Ident{Machine: uint8(i), Boot: s.Machine[i].Boot}),
 		Token: handshake.Token{NodeName: nodeName(name), NodeUID: nodeUID(s.Agent[i].Token), PodUID: agentUID}}
 	if node := s.Node[name]; node.UID != 0 {
 		live := identity(node.shown())
-		speaker.Node = &live
+		responder.Node = &live
 	}
-	if uid, _, _ := speaker.Speaks(); uid == "" {
+	if uid, _, _ := responder.RespondsFor(); uid == "" {
 		return 0
 	}
 	return s.Agent[i].Token
 }
 
-// speak: the agent judges its list and writes what it has to say.
-func (t *turn) speak(i int) {
+// report: the agent judges its list and writes its responses.
+func (t *turn) report(i int) {
 	to := t.From
 	a := &to.Agent[i]
 	view := a.View
-	me := to.speaks(i)
-	var said []string
+	me := to.respondsFor(i)
+	var written []string
 	for k := range view {
 		if me == 0 || view[k].Epoch == 0 || to.visible(i)[k].Epoch == 0 {
 			continue
 		}
-		word := t.m.word(&t.From, i, k, me)
+		outcome := t.m.outcome(&t.From, i, k, me)
 		wrote := ""
 		if view[k].All {
-			wrote = t.respond(&to, i, me, view[k], word)
+			wrote = t.respond(&to, i, me, view[k], outcome)
 		} else {
-			wrote = t.write(&to, i, k, me, word)
+			wrote = t.write(&to, i, k, me, outcome)
 		}
 		if wrote != "" {
-			said = append(said, wrote)
+			written = append(written, wrote)
 		}
 	}
 	a.drop(t.m.Off)
-	label := t.Say("the agent on machine %d says: %s", i, strings.Join(said, "; "))
-	if len(said) == 0 && to.Rec == t.From.Rec && to.Response == t.From.Response {
-		label = t.Say("the agent on machine %d has nothing new to say", i)
+	label := t.Say("the agent on machine %d responds: %s", i, strings.Join(written, "; "))
+	if len(written) == 0 && to.Rec == t.From.Rec && to.Acknowledged == t.From.Acknowledged {
+		label = t.Say("the agent on machine %d has no new response", i)
 	}
 	t.Owed(to, label)
 }
 
-// write puts an answer into the record, unless it has it or the last word was said.
-func (t *turn) write(to *State, i, k int, me uint8, word handshake.Word) string {
-	mark := to.Agent[i].View[k]
-	given := to.Rec.answer(k, me)
-	if word.Kind != handshake.Answer || (given != nil && given.UID == mark.UID && handshake.Final(queryOf(k, mark), *responseOf(k, given))) {
+// write writes a response into the record, unless the record has it or has a final one.
+func (t *turn) write(to *State, i, k int, me uint8, outcome handshake.Outcome) string {
+	query := to.Agent[i].View[k]
+	given := to.Rec.response(k, me)
+	if outcome.Kind != handshake.Decided || (given != nil && given.UID == query.UID && handshake.Final(queryOf(k, query), *responseOf(k, given))) {
 		return ""
 	}
-	said := Answer{Epoch: mark.Epoch, UID: me, Boot: bootKey(uint8(i), to.Machine[i].Boot), Ready: word.Verdict == v1alpha1.VerdictReadyForRelease,
-		Reason: reasonIndex(string(word.Reason)), Pod: podIndex(word.PodUID), Next: boxIndex(word.SuccessorID)}
-	if given != nil && *given == said {
+	next := Response{Epoch: query.Epoch, UID: me, Boot: bootKey(uint8(i), to.Machine[i].Boot), Ready: outcome.Verdict == v1alpha1.VerdictReadyForRelease,
+		Reason: reasonIndex(string(outcome.Reason)), Pod: podIndex(outcome.PodUID), Next: boxIndex(outcome.SuccessorID)}
+	if given != nil && *given == next {
 		return ""
 	}
-	to.Rec.put(k, said)
+	to.Rec.put(k, next)
 	if !t.Explain {
 		return ""
 	}
-	return string(word.Verdict) + " about " + boxID(k) + " (" + string(word.Reason) + ")"
+	return string(outcome.Verdict) + " about " + boxID(k) + " (" + string(outcome.Reason) + ")"
 }
 
-// answer is what the record has from a Node UID; nil if nothing.
-func (r *Record) answer(k int, uid uint8) *Answer {
-	for n := range r.Answer[k] {
-		if given := &r.Answer[k][n]; given.Epoch != 0 && given.UID == uid {
+// response is the response of a Node UID in the record; nil without one.
+func (r *Record) response(k int, uid uint8) *Response {
+	for n := range r.Response[k] {
+		if given := &r.Response[k][n]; given.Epoch != 0 && given.UID == uid {
 			return given
 		}
 	}
 	return nil
 }
 
-// put keeps one answer for each Node UID; of more than two, that of the Node which is asked stays.
-func (r *Record) put(k int, said Answer) {
+// put keeps one response for each Node UID; of more than two, that of the queried Node stays.
+func (r *Record) put(k int, next Response) {
 	at := 0
-	for n := range r.Answer[k] {
-		switch given := r.Answer[k][n]; {
-		case given.Epoch != 0 && given.UID == said.UID:
-			r.Answer[k][n] = said
+	for n := range r.Response[k] {
+		switch given := r.Response[k][n]; {
+		case given.Epoch != 0 && given.UID == next.UID:
+			r.Response[k][n] = next
 			return
-		case given.Epoch == 0 || given.UID != r.Mark[k].UID:
+		case given.Epoch == 0 || given.UID != r.Query[k].UID:
 			at = n
 		}
 	}
-	r.Answer[k][at] = said
-	if r.Answer[k][0].Epoch == 0 {
-		r.Answer[k][0], r.Answer[k][1] = r.Answer[k][1], Answer{}
+	r.Response[k][at] = next
+	if r.Response[k][0].Epoch == 0 {
+		r.Response[k][0], r.Response[k][1] = r.Response[k][1], Response{}
 	}
 }
 
 // respond writes the response of a node to the query to all nodes, with its claim, if that is due.
-func (t *turn) respond(to *State, i int, me uint8, query Mark, word handshake.Word) string {
+func (t *turn) respond(to *State, i int, me uint8, query Query, outcome handshake.Outcome) string {
 	name, boot := to.Machine[i].Name, bootKey(uint8(i), to.Machine[i].Boot)
 	standing := &v1alpha1.AllNodesResponse{}
-	if last := to.Response[name]; last.UID == me {
+	if last := to.Acknowledged[name]; last.UID == me {
 		standing.UID, standing.BootID, standing.Generation = allUID, bootID(last.Boot), int64(last.Generation)
 	}
-	if given := to.Rec.answer(0, me); given != nil {
+	if given := to.Rec.response(0, me); given != nil {
 		standing.Claims = []v1alpha1.SandboxClaim{{SandboxID: boxID(0), BootID: bootID(given.Boot), Reason: responseOf(0, given).Reason, PodUID: podUID(given.Pod)}}
 	}
-	queries := handshake.Queries{UID: allUID, Generation: int64(query.Epoch),
-		Findings: []handshake.Finding{{SandboxID: boxID(0), Epoch: int64(query.Epoch), Word: word}}}
-	next, due := queries.Respond(standing, bootID(boot), now)
+	all := handshake.AllNodesFindings{UID: allUID, Generation: int64(query.Epoch),
+		Findings: []handshake.Finding{{SandboxID: boxID(0), Epoch: int64(query.Epoch), Outcome: outcome}}}
+	next, due := all.Respond(standing, bootID(boot), now)
 	if !due {
 		return ""
 	}
-	to.Response[name] = Response{UID: me, Boot: boot, Generation: uint8(next.Generation)}
+	to.Acknowledged[name] = Acknowledgment{UID: me, Boot: boot, Generation: uint8(next.Generation)}
 	for _, claim := range next.Claims {
-		if given := to.Rec.answer(0, me); given == nil || claim.BootID == bootID(boot) {
-			to.Rec.put(0, Answer{Epoch: query.Epoch, UID: me, Boot: boot, Reason: reasonIndex(claim.Reason), Pod: podIndex(claim.PodUID)})
+		if given := to.Rec.response(0, me); given == nil || claim.BootID == bootID(boot) {
+			to.Rec.put(0, Response{Epoch: query.Epoch, UID: me, Boot: boot, Reason: reasonIndex(claim.Reason), Pod: podIndex(claim.PodUID)})
 		}
 	}
 	if !t.Explain {

@@ -47,9 +47,9 @@ func (m *Model) Unrest(s State) string {
 	case slices.Contains(unexplained, reason):
 		return "it is held, and the reason explains nothing: " + string(reason)
 	case reason == v1alpha1.ReasonMachineUnknown:
-		return "" // nobody recorded the machine: held by design
+		return "" // the machine was not recorded: held by design
 	case m.Scenario.NoAgents && reason == v1alpha1.ReasonKubeletNotFinished && s.subject().Finished:
-		return "" // whose kubelet ended the pod cannot be shown, and without agents nobody can be asked: held, and said, until one is started again
+		return "" // no kubelet can be shown to have terminated the pod, and no agent can be queried: held, and reported, until a kubelet is restarted
 	}
 	if s.goneAndOff(reason) {
 		return "its Node is gone and its machine is off, and still it is held: " + string(reason)
@@ -71,28 +71,28 @@ func (m *Model) ended(s *State) bool {
 	return !s.held()
 }
 
-// held: the pool has something that is the record's business.
+// held: the pool has an entry of the record.
 func (s *State) held() bool {
 	return s.any(func(b int) bool { return s.entryOf(b) >= 0 && (!s.Box[b].Second || s.Rec.Kind == RecordOfSecond) })
 }
 
-// explain is what the controller says of a hold.
+// explain is the reason that the controller reports for a hold.
 func (m *Model) explain(s *State) (v1alpha1.Reason, bool) {
 	if s.Rec.Kind == RecordNone {
 		return "", false
 	}
 	if s.Rec.Kind == RecordOrphan && s.Rec.At == noName {
 		c := *s
-		c.Ctl.Response, c.Ctl.Answer = s.Response, s.Rec.Answer
+		c.Ctl.Acknowledged, c.Ctl.Response = s.Acknowledged, s.Rec.Response
 		d := orphan.Decide(m.orphanFacts(&c), now)
 		return d.Reason, d.Action == orphan.Wait
 	}
-	v := sight{live: true, mark: s.Rec.Mark, answer: s.Rec.Answer, node: s.Node, pod: *s.subject(), entry: s.Entry}
+	v := sight{live: true, query: s.Rec.Query, response: s.Rec.Response, node: s.Node, pod: *s.subject(), entry: s.Entry}
 	d := release.Decide(m.observe(s, v), now)
 	return d.Reason, d.Action == release.Wait
 }
 
-// overdue: everybody who is needed is there, and no sandbox is left; and still it is held.
+// overdue: every needed actor runs and no sandbox is left, and the address is still held.
 func (m *Model) overdue(s *State, reason v1alpha1.Reason) string {
 	if m.unremoved(s) {
 		return "" // the runtime lists it, and no kubelet has it removed
@@ -111,7 +111,7 @@ func (m *Model) overdue(s *State, reason v1alpha1.Reason) string {
 			return fmt.Sprintf("sandbox s%d is left to a kubelet that runs (%s)", b, reason)
 		}
 	}
-	return "every sandbox is gone and every node that is asked can be reached, and still it is held: " + string(reason)
+	return "every sandbox is gone and every queried node can be reached, and still it is held: " + string(reason)
 }
 
 // goneAndOff: nothing of the recorded machine can show that it lives.
@@ -120,7 +120,7 @@ func (s *State) goneAndOff(reason v1alpha1.Reason) bool {
 		!slices.ContainsFunc(s.Machine[:], func(machine Machine) bool { return machine.Up && machine.Name == s.Rec.At })
 }
 
-// concerned: the machine ran a sandbox of the record, or is one of the nodes that are all asked.
+// concerned: the machine ran a sandbox of the record, or all nodes are queried.
 func (s *State) concerned(i int) bool {
 	if s.Rec.At == noName {
 		return s.Machine[i].Up || s.Node[s.Machine[i].Name].UID != 0

@@ -9,15 +9,15 @@ import (
 
 // sight is what a pass has read.
 type sight struct {
-	live   bool
-	mark   [marks]Mark
-	answer [marks][2]Answer
-	node   [machines]Node
-	pod    Pod
-	entry  [boxes]Entry
+	live     bool
+	query    [queries]Query
+	response [queries][2]Response
+	node     [machines]Node
+	pod      Pod
+	entry    [boxes]Entry
 }
 
-// controller is the controller. Its passes are made of reads and writes between which anything may happen.
+// controller is the controller. Its passes are reads and writes between which any other step may happen.
 func (t *turn) controller() {
 	s := &t.From
 	if t.May(ControllerCrash) && s.Ctl != (Controller{}) {
@@ -31,24 +31,24 @@ func (t *turn) controller() {
 	case s.Ctl.Stage == StageRead && s.Rec.Kind == RecordOrphan && s.Rec.At == noName:
 		t.decideOrphan(t.From)
 	case s.Ctl.Stage == StageRead:
-		t.decide(t.From, t.fresh(s.Ctl.Mark, s.Ctl.Answer))
+		t.decide(t.From, t.fresh(s.Ctl.Query, s.Ctl.Response))
 	case s.Ctl.Stage == StageCached:
 		c := &s.Ctl
-		t.decide(t.From, sight{mark: c.Mark, answer: c.Answer, node: c.Node, pod: c.Pod, entry: c.Entry})
+		t.decide(t.From, sight{query: c.Query, response: c.Response, node: c.Node, pod: c.Pod, entry: c.Entry})
 	default:
 		t.act()
 	}
 }
 
-// fresh reads the Node and the pools past every cache, after the record was.
-func (t *turn) fresh(mark [marks]Mark, answer [marks][2]Answer) sight {
-	return sight{live: true, mark: mark, answer: answer, node: t.From.Node, pod: *t.From.subject(), entry: t.From.Entry}
+// fresh reads the Node and the pools live, after the record.
+func (t *turn) fresh(query [queries]Query, response [queries][2]Response) sight {
+	return sight{live: true, query: query, response: response, node: t.From.Node, pod: *t.From.subject(), entry: t.From.Entry}
 }
 
-// promised: an answer in the record gives something away, or has something rewritten.
+// promised says whether a response in the record leads to a release or a rewrite.
 func (s *State) promised() bool {
-	for k := range s.Rec.Answer {
-		for _, given := range s.Rec.Answer[k] {
+	for k := range s.Rec.Response {
+		for _, given := range s.Rec.Response[k] {
 			if given.Epoch != 0 && (given.Ready || given.Next != 0) {
 				return true
 			}
@@ -65,7 +65,7 @@ func (s *State) subject() *Pod {
 	return &s.Pod
 }
 
-// pass begins a look.
+// pass begins a pass.
 func (t *turn) pass() {
 	s := &t.From
 	if s.Rec.Kind == RecordNone {
@@ -78,19 +78,19 @@ func (t *turn) pass() {
 	}
 	if t.May(CachedPass) {
 		to := t.From
-		to.Ctl = Controller{Stage: StageCached, Mark: s.Rec.Mark, Answer: s.Rec.Answer, Node: s.Node, Pod: *s.subject(), Entry: s.Entry}
+		to.Ctl = Controller{Stage: StageCached, Query: s.Rec.Query, Response: s.Rec.Response, Node: s.Node, Pod: *s.subject(), Entry: s.Entry}
 		t.Chance(CachedPass, to, t.Say("the controller looks at what its caches show"))
 	}
 	if !s.promised() {
-		t.decide(t.From, t.fresh(s.Rec.Mark, s.Rec.Answer)) // no answer that could be overtaken gives anything away
+		t.decide(t.From, t.fresh(s.Rec.Query, s.Rec.Response)) // no response that may be outdated releases anything
 		return
 	}
 	to := t.From
-	to.Ctl = Controller{Stage: StageRead, Mark: s.Rec.Mark, Answer: s.Rec.Answer}
-	t.Owed(to, t.Say("the controller reads the record with its answers"))
+	to.Ctl = Controller{Stage: StageRead, Query: s.Rec.Query, Response: s.Rec.Response}
+	t.Owed(to, t.Say("the controller reads the record with its responses"))
 }
 
-// decide reads the rest, keeps the record true, and does or plans what the decision table says.
+// decide reads the rest, updates the record, and does or plans the decision.
 func (t *turn) decide(to State, v sight) {
 	to.Ctl.Stage = StageIdle
 	if v.live {
@@ -116,8 +116,8 @@ func (t *turn) decide(to State, v sight) {
 func (s *State) follow(d release.Decision, v sight) {
 	switch d.Action {
 	case release.Confirm:
-		if v.mark == s.Rec.Mark && v.answer == s.Rec.Answer { // else the write is a conflict
-			s.ask(d, v.node[s.Rec.At], v.pod.There && !v.pod.Deleting)
+		if v.query == s.Rec.Query && v.response == s.Rec.Response { // else the write is a conflict
+			s.queryNode(d, v.node[s.Rec.At], v.pod.There && !v.pod.Deleting)
 		}
 	case release.Release:
 		s.plan(StageRelease, v, d)
@@ -126,8 +126,8 @@ func (s *State) follow(d release.Decision, v sight) {
 	case release.Unprotect:
 		s.Ctl.Stage = StageUnprotect
 	case release.Keep:
-		if v.live && !d.Asking && v.mark == s.Rec.Mark {
-			s.Rec.Mark = [marks]Mark{}
+		if v.live && !d.Queried && v.query == s.Rec.Query {
+			s.Rec.Query = [queries]Query{}
 		}
 	default: // it waits
 	}
@@ -159,7 +159,7 @@ func (s *State) missed(b int) bool {
 	return b > 0 && !s.Box[b-1].Second && s.Box[b-1].Addr == s.Box[b].Addr && !s.Rec.Slot[b-1].Known
 }
 
-// recordEnd writes down whose kubelet ended the pod, as far as the Node of now shows it, while the pool has something for it.
+// recordEnd records the machine whose kubelet terminated the pod, if the present Node shows it and the pool has an entry for it.
 func (m *Model) recordEnd(s *State) {
 	pod := s.subject()
 	if !pod.Finished || s.Rec.End.UID != 0 || s.Rec.At == noName || !s.held() {
@@ -167,7 +167,7 @@ func (m *Model) recordEnd(s *State) {
 	}
 	node := s.Node[s.Rec.At]
 	switch {
-	case m.Off == ReplacementBelieved:
+	case m.Off == ReplacementTrusted:
 		s.Rec.End = s.Rec.Slot[0].Ident
 	case node.UID != 0 && release.EndedUnder(s.podFacts(*pod), m.node(s, node)):
 		s.Rec.End = node.shown()
@@ -177,16 +177,16 @@ func (m *Model) recordEnd(s *State) {
 // boundUID is the Node UID of a name when the pods were bound.
 func boundUID(name uint8) uint8 { return name + 1 }
 
-// ask writes marks with the next epochs.
-func (s *State) ask(d release.Decision, node Node, living bool) {
+// queryNode writes queries with the next epochs.
+func (s *State) queryNode(d release.Decision, node Node, living bool) {
 	for _, id := range d.Sandboxes {
-		k := markIndex(id)
+		k := queryIndex(id)
 		s.Rec.Epochs[k]++
-		mark := Mark{Epoch: s.Rec.Epochs[k], UID: node.UID, Boot: bootKey(node.shown().Machine, node.Boot), Living: living}
+		query := Query{Epoch: s.Rec.Epochs[k], UID: node.UID, Boot: bootKey(node.shown().Machine, node.Boot), Living: living}
 		if d.OutOfService {
-			mark.Taint, mark.Early = node.Taint, node.Ready
+			query.Taint, query.Early = node.Taint, node.Ready
 		}
-		s.Rec.Mark[k] = mark
+		s.Rec.Query[k] = query
 	}
 }
 
@@ -209,7 +209,7 @@ func (s *State) readdress() {
 func (s *State) plan(stage Stage, v sight, d release.Decision) {
 	c := Controller{Stage: stage}
 	for _, id := range d.Sandboxes {
-		b := markIndex(id)
+		b := queryIndex(id)
 		for addr := range v.entry {
 			if int(v.entry[addr].Holder) == b+1 {
 				c.Keys[addr], c.Next[addr] = uint8(b+1), boxIndex(d.Successors[id])
@@ -227,11 +227,11 @@ func (t *turn) act() {
 	var label string
 	switch c.Stage {
 	case StageUnprotect:
-		label = t.Say("the controller takes the finalizer off: the pod is gone, and so is its record")
+		label = t.Say("the controller removes the finalizer: the pod and its record are deleted")
 		*to.subject() = Pod{}
 		to.Rec = Record{}
 	default:
-		label = t.Say("the controller finds the pool changed, and leaves it")
+		label = t.Say("the controller finds the pool changed, and writes nothing")
 		for addr, key := range c.Keys {
 			entry := &to.Entry[addr]
 			if key == 0 || entry.Holder == HolderNone || (entry.Holder != key && t.m.Off != NoCompare) {

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// The pure code is told times. In the model each of them is either a moment ago or longer ago than any delay.
+// The pure code compares times. In the model each time is either a moment ago or longer ago than any delay.
 const delay = 10 * time.Minute
 
 var now = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -25,13 +25,13 @@ func since(long bool) time.Time {
 	return now
 }
 
-// observe puts what a pass has read into the terms of the decision table.
+// observe converts what a pass has read for the decision table.
 func (m *Model) observe(s *State, v sight) release.Observation {
 	o := release.Observation{
 		Evidence: m.evidence(), Live: v.live, Recorded: s.Rec.Slot != [boxes]Slot{}, UID: s.recordUID(),
 		Pod: release.Absent[release.Pod](), Last: release.Pod{Deleting: true, Bound: true, Ending: release.EndingNone},
 		Sandboxes: m.sandboxes(s, v), Node: release.Absent[release.Node](), NodeGoneSince: release.Absent[time.Time](),
-		Any:      m.asked(v, anyMark),
+		Any:      m.exchange(v, anyQuery),
 		Settings: release.Settings{ReleaseDelay: delay, SandboxCreationMax: delay, NodeGoneDelay: delay, ResponseWithin: delay},
 	}
 	if node := v.node[s.Rec.At]; node.UID != 0 {
@@ -56,13 +56,13 @@ func (m *Model) observe(s *State, v sight) release.Observation {
 	if m.Off == ReportIgnored && v.pod.Finished {
 		o.Evidence = release.EvidenceKubelet // the kubelet's report is enough
 	}
-	if m.Off == FenceNotAsked {
-		m.takeTheTaintsWord(&o)
+	if m.Off == TaintNotQueried {
+		m.trustTaintAlone(&o)
 	}
 	return o
 }
 
-// reportedUID is the pod UID that the node of an orphan reports; no other object has it.
+// reportedUID is the pod UID that the node of an orphan reports; it is in no other object.
 func reportedUID(sandboxes []release.Sandbox) (uid types.UID) {
 	for i := range sandboxes {
 		if sandboxes[i].Response.IsKnown() && sandboxes[i].Response.Get().PodUID != "" {
@@ -72,7 +72,7 @@ func reportedUID(sandboxes []release.Sandbox) (uid types.UID) {
 	return uid
 }
 
-// evidence is whose word shows that a sandbox is gone.
+// evidence is the kind of evidence of the scenario.
 func (m *Model) evidence() release.Evidence {
 	if m.Scenario.NoAgents {
 		return release.EvidenceKubelet
@@ -118,7 +118,7 @@ func (s *State) podFacts(pod Pod) release.Pod {
 	return facts
 }
 
-// ending is how the pod ended, as far as what shows it can be trusted.
+// ending is the ending of the pod that can be trusted.
 func (m *Model) ending(pod Pod) release.Ending {
 	switch {
 	case !pod.Finished:
@@ -137,9 +137,9 @@ func (m *Model) sandboxes(s *State, v sight) release.Fact[[]release.Sandbox] {
 		if b < 0 || b >= boxes || (s.Box[b].Second && s.Rec.Kind != RecordOfSecond) || !s.Rec.Slot[b].Known {
 			continue
 		}
-		asked := m.asked(v, b)
+		exchange := m.exchange(v, b)
 		found = append(found, release.Sandbox{ID: boxID(b), Machine: m.machine(s, b), Attribution: m.owner(s, b),
-			UnchangedSince: since(s.Rec.Slot[b].Long), Query: asked.Query, Response: asked.Response, Shown: s.shows(addr)})
+			UnchangedSince: since(s.Rec.Slot[b].Long), Query: exchange.Query, Response: exchange.Response, Shown: s.shows(addr)})
 	}
 	if len(found) == 0 {
 		return release.Absent[[]release.Sandbox]()
@@ -183,10 +183,10 @@ func (m *Model) machine(s *State, b int) release.Fact[release.Machine] {
 	return release.Known(machineOf(ident))
 }
 
-// nodeFacts is the Node as Decide is shown it.
+// nodeFacts is the Node for Decide.
 func (m *Model) nodeFacts(s *State, v sight, node Node) release.Node {
 	facts := m.node(s, node)
-	if m.Off == ReplacementBelieved && v.pod.Finished {
+	if m.Off == ReplacementTrusted && v.pod.Finished {
 		if ident := s.Rec.Slot[0].Ident; ident.UID != 0 {
 			facts.Machine = machineOf(ident)
 		}
@@ -194,7 +194,7 @@ func (m *Model) nodeFacts(s *State, v sight, node Node) release.Node {
 	return facts
 }
 
-// node puts a Node object into facts. The taint is older than the questions that were asked because of it, and younger than others.
+// node converts a Node object. The taint is older than the queries that were made because of it, and younger than others.
 func (m *Model) node(s *State, node Node) release.Node {
 	facts := release.Node{Machine: machineOf(node.shown()), Registered: registered(node.UID, s.Rec.At), Ready: node.Ready, ReadySince: begun}
 	if node.Taint == 0 {
@@ -211,10 +211,10 @@ func (m *Model) node(s *State, node Node) release.Node {
 	return facts
 }
 
-// waited: releaseDelay has passed since a question that was asked because of the taint.
+// waited: releaseDelay has passed since a query that was made because of the taint.
 func (s *State) waited(taint uint8) bool {
-	for _, mark := range s.Rec.Mark {
-		if mark.Taint == taint && mark.Waited {
+	for _, query := range s.Rec.Query {
+		if query.Taint == taint && query.Waited {
 			return true
 		}
 	}
@@ -232,58 +232,58 @@ func taintTime(taint uint8, long bool) time.Time {
 	return at
 }
 
-// asked is a question and the answer to it as they stand in what was read. With AnswerKept nobody remembers whether the pod lived
-// when it was asked.
-func (m *Model) asked(v sight, k int) release.Exchange {
-	asked := release.Exchange{Query: release.Absent[release.Query](), Response: release.Absent[release.Response]()}
-	mark := v.mark[k]
-	if mark.Epoch == 0 || mark.All {
-		return asked
+// exchange is a query and the response to it, as they were read. With ResponseKept it is not remembered whether the pod lived when the query was
+// made.
+func (m *Model) exchange(v sight, k int) release.Exchange {
+	exchange := release.Exchange{Query: release.Absent[release.Query](), Response: release.Absent[release.Response]()}
+	query := v.query[k]
+	if query.Epoch == 0 || query.All {
+		return exchange
 	}
-	stands := release.Query{SandboxID: boxID(k), NodeUID: nodeUID(mark.UID), BootID: bootID(mark.Boot), Epoch: int64(mark.Epoch), Time: now, OutOfService: mark.Taint != 0,
-		Rewrite: mark.Living && m.Off != AnswerKept}
-	if mark.Taint != 0 {
-		stands.Time = taintTime(mark.Taint, mark.Waited)
-		if mark.Early {
+	stands := release.Query{SandboxID: boxID(k), NodeUID: nodeUID(query.UID), BootID: bootID(query.Boot), Epoch: int64(query.Epoch), Time: now, OutOfService: query.Taint != 0,
+		Rewrite: query.Living && m.Off != ResponseKept}
+	if query.Taint != 0 {
+		stands.Time = taintTime(query.Taint, query.Waited)
+		if query.Early {
 			stands.Time = stands.Time.Add(-time.Millisecond + early)
 		}
 	}
-	asked.Query = release.Known(stands)
-	asked.Response = m.answered(v, k, mark.UID, stands)
-	return asked
+	exchange.Query = release.Known(stands)
+	exchange.Response = m.responseTo(v, k, query.UID, stands)
+	return exchange
 }
 
-// answered is the answer of the Node UID that is asked; where only the sandbox ID is looked at, anybody's.
-func (m *Model) answered(v sight, k int, uid uint8, mark release.Query) release.Fact[release.Response] {
-	answer := release.Absent[release.Response]()
-	for n := range v.answer[k] {
-		given := &v.answer[k][n]
+// responseTo is the response of the queried Node UID; if only the sandbox ID is compared, of any.
+func (m *Model) responseTo(v sight, k int, uid uint8, query release.Query) release.Fact[release.Response] {
+	found := release.Absent[release.Response]()
+	for n := range v.response[k] {
+		given := &v.response[k][n]
 		if given.Epoch == 0 || (given.UID != uid && m.Off != BySandboxAlone) {
 			continue
 		}
-		if said := m.taken(wordOf(k, given), mark); !answer.IsKnown() || said.Verdict == v1alpha1.VerdictReadyForRelease {
-			answer = release.Known(said)
+		if response := m.altered(releaseResponse(k, given), query); !found.IsKnown() || response.Verdict == v1alpha1.VerdictReadyForRelease {
+			found = release.Known(response)
 		}
 	}
-	return answer
+	return found
 }
 
-// taken is an answer as the switches let it be taken.
-func (m *Model) taken(said release.Response, mark release.Query) release.Response {
+// altered is a response with the changes that a switch makes.
+func (m *Model) altered(response release.Response, query release.Query) release.Response {
 	switch m.Off {
-	case AnswerKept:
-		said.Epoch = mark.Epoch
+	case ResponseKept:
+		response.Epoch = query.Epoch
 	case OtherBoot:
-		said.BootID = mark.BootID
+		response.BootID = query.BootID
 	case BySandboxAlone:
-		said.Epoch, said.NodeUID, said.BootID = mark.Epoch, mark.NodeUID, mark.BootID
-	default: // as it is
+		response.Epoch, response.NodeUID, response.BootID = query.Epoch, query.NodeUID, query.BootID
+	default: // unchanged
 	}
-	return said
+	return response
 }
 
-// takeTheTaintsWord is row NodeOutOfService as it would be if the node of a fence were not asked: its silence is taken for granted.
-func (m *Model) takeTheTaintsWord(o *release.Observation) {
+// trustTaintAlone is row NodeOutOfService without a query to the node: its agent counts as not responding.
+func (m *Model) trustTaintAlone(o *release.Observation) {
 	node := o.Node.Get()
 	if !o.Sandboxes.IsKnown() || !node.OutOfService || node.Ready {
 		return
@@ -306,18 +306,18 @@ func (m *Model) owner(s *State, b int) v1alpha1.Attribution {
 		case m.Scenario.Orphan:
 			return v1alpha1.AttributionNone
 		case !m.Scenario.NoAgents:
-			return v1alpha1.AttributionNetworkStatus // agents are queried, whatever ties the sandbox to the pod; what is its own is not disowned
+			return v1alpha1.AttributionNetworkStatus // agents are queried, with any attribution; only a foreign sandbox is disowned
 		}
 		return m.confirmed(s, b)
 	}
 	if m.Off == ByName {
-		return v1alpha1.AttributionNetworkStatus // the entry has the pod's name, and that is taken for as good as what the pod shows
+		return v1alpha1.AttributionNetworkStatus // the pod's name in the entry counts like its network-status
 	}
 	candidate := ownership.Candidate{UID: secondUID, BoundSeen: now.Add(-delay), Shown: []ownership.Shown{{IP: address(1)}}}
 	return ownership.Of(ownership.Entry{IP: address(b), SandboxID: boxID(b), SeenSince: now.Add(-2 * delay)}, []ownership.Candidate{candidate}).Attribution
 }
 
-// confirmed is what ties a sandbox to the pod where no agent is installed: network-status shows addresses, and not whose they are.
+// confirmed is the evidence that ties a sandbox to the pod without agents: network-status shows addresses without a sandbox.
 func (m *Model) confirmed(s *State, b int) v1alpha1.Attribution {
 	addr := s.Box[b].Addr
 	candidate := ownership.Candidate{UID: firstUID, BoundSeen: now.Add(-delay), Ending: s.Pod.Deleting && m.Off != StatusAfterEnd}

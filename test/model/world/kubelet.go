@@ -107,7 +107,7 @@ func (t *turn) stop(i, b int) {
 		t.Owed(to, t.Say("the runtime on machine %d removes sandbox s%d", i, b))
 		if held := to.entryOf(b); held >= 0 && t.May(LateDel) && t.From.Machine[i].Linked {
 			to.Entry[held].Holder = HolderNone
-			t.Chance(LateDel, to, t.Say("the runtime on machine %d removes sandbox s%d, and calls CNI DEL again: the pool's entry goes", i, b))
+			t.Chance(LateDel, to, t.Say("the runtime on machine %d removes sandbox s%d, and calls CNI DEL again: the pool's entry is removed", i, b))
 		}
 	default: // there is nothing to stop
 	}
@@ -132,7 +132,7 @@ func (t *turn) del(i, b int) {
 		return
 	}
 	if held >= 0 && t.May(DelLost) {
-		t.Chance(DelLost, to, t.Say("the kubelet on machine %d stops sandbox s%d; CNI DEL fails, and nobody is told", i, b))
+		t.Chance(DelLost, to, t.Say("the kubelet on machine %d stops sandbox s%d; CNI DEL fails, without an error", i, b))
 	}
 	if held >= 0 && t.m.refusesDel(&to, b) {
 		t.Owed(to, t.Say("the kubelet on machine %d stops sandbox s%d; CNI DEL is refused", i, b))
@@ -141,7 +141,7 @@ func (t *turn) del(i, b int) {
 	if held >= 0 {
 		to.Entry[held].Holder = HolderNone
 	}
-	t.Owed(to, t.Say("the kubelet on machine %d stops sandbox s%d; CNI DEL has given back what the pool had for it", i, b))
+	t.Owed(to, t.Say("the kubelet on machine %d stops sandbox s%d; CNI DEL has released its entries", i, b))
 }
 
 // entryOf is the address that the pool has for a sandbox; -1 if none.

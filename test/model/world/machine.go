@@ -121,8 +121,8 @@ func (t *turn) reportReady(i int) {
 	node := &to.Node[machine.Name]
 	to.Rec.Gone = to.Rec.Gone && !node.Forged
 	node.Boot, node.Ready, node.Forged = machine.Boot, true, false
-	for k := range to.Rec.Mark {
-		to.Rec.Mark[k].Early = to.Rec.Mark[k].Taint != 0
+	for k := range to.Rec.Query {
+		to.Rec.Query[k].Early = to.Rec.Query[k].Taint != 0
 	}
 	t.Owed(to, t.Say("the kubelet on machine %d reports its machine, boot %d and Ready", i, machine.Boot))
 }
@@ -166,8 +166,8 @@ func (t *turn) administrators() {
 		if t.May(NodeDelete) {
 			to := t.From
 			to.Node[name] = Node{}
-			if to.Response[name].UID == node.UID {
-				to.Response[name] = Response{} // no Node has the UID again, so that it counts for none
+			if to.Acknowledged[name].UID == node.UID {
+				to.Acknowledged[name] = Acknowledgment{} // no Node has the UID again, so that it counts for none
 			}
 			t.Chance(NodeDelete, to, t.Say("an administrator deletes node %d", name))
 		}

@@ -24,13 +24,13 @@ const (
 	agentUID  = types.UID("agent-uid")
 )
 
-// Names are made once: there are few, and they are asked for at every step.
+// Names are made once, because they are needed at every step.
 var (
 	nodeUIDs  = numbered("node-uid-", 256)
 	bootIDs   = numbered("boot-", 256)
 	nodeNames = numbered("node-", 256)
 	hardware  = numbered("machine-", 256)
-	boxIDs    = [marks]string{"s0", "s1", v1alpha1.AnySandbox}
+	boxIDs    = [queries]string{"s0", "s1", v1alpha1.AnySandbox}
 )
 
 func numbered(prefix string, n int) []string {
@@ -47,14 +47,14 @@ func bootID(key uint8) string     { return bootIDs[key] }
 func nodeName(name uint8) string  { return nodeNames[name+1] }
 func boxID(k int) string          { return boxIDs[k] }
 
-func markIndex(id string) int { return slices.Index(boxIDs[:], id) }
+func queryIndex(id string) int { return slices.Index(boxIDs[:], id) }
 
 // boxIndex is 1 + the number of a sandbox; 0 for none.
 func boxIndex(id string) uint8 {
 	if id == "" {
 		return 0
 	}
-	return uint8(markIndex(id) + 1)
+	return uint8(queryIndex(id) + 1)
 }
 
 // podOf is 0 for the pod's sandbox and 1 for the second pod's.
@@ -84,10 +84,10 @@ func identity(ident Ident) v1alpha1.NodeIdentity {
 
 func machineOf(ident Ident) release.Machine { return release.MachineOf(identity(ident)) }
 
-func queryOf(k int, mark Mark) v1alpha1.SandboxQuery {
-	q := v1alpha1.SandboxQuery{SandboxID: boxID(k), Epoch: int64(mark.Epoch), OutOfService: mark.Taint != 0}
-	if !mark.All {
-		q.BootID = bootID(mark.Boot)
+func queryOf(k int, query Query) v1alpha1.SandboxQuery {
+	q := v1alpha1.SandboxQuery{SandboxID: boxID(k), Epoch: int64(query.Epoch), OutOfService: query.Taint != 0}
+	if !query.All {
+		q.BootID = bootID(query.Boot)
 	}
 	return q
 }
@@ -99,21 +99,21 @@ func verdict(ready bool) v1alpha1.Verdict {
 	return v1alpha1.VerdictDoNotRelease
 }
 
-func responseOf(k int, given *Answer) *v1alpha1.SandboxResponse {
+func responseOf(k int, given *Response) *v1alpha1.SandboxResponse {
 	return &v1alpha1.SandboxResponse{SandboxID: boxID(k), BootID: bootID(given.Boot), Epoch: int64(given.Epoch),
 		Verdict: verdict(given.Ready), Reason: reasons[given.Reason], Time: metav1.NewTime(now), PodUID: podUID(given.Pod)}
 }
 
-func wordOf(k int, given *Answer) release.Response {
-	said := release.Response{SandboxID: boxID(k), NodeUID: nodeUID(given.UID), BootID: bootID(given.Boot), Epoch: int64(given.Epoch),
+func releaseResponse(k int, given *Response) release.Response {
+	response := release.Response{SandboxID: boxID(k), NodeUID: nodeUID(given.UID), BootID: bootID(given.Boot), Epoch: int64(given.Epoch),
 		Verdict: verdict(given.Ready), Reason: reasons[given.Reason], Time: now.Add(-time.Second), PodUID: podUID(given.Pod)}
 	if given.Next != 0 {
-		said.SuccessorID = boxID(int(given.Next) - 1)
+		response.SuccessorID = boxID(int(given.Next) - 1)
 	}
-	return said
+	return response
 }
 
-// reasons are those that an answer can have.
+// reasons are those that a response can have.
 var reasons = []string{
 	string(v1alpha1.ReasonSandboxAbsent), string(v1alpha1.ReasonSandboxStopped), string(v1alpha1.ReasonSandboxNeverListed), string(v1alpha1.ReasonNoSandbox),
 	string(v1alpha1.ReasonSandboxReady), string(v1alpha1.ReasonContainerNotExited), string(v1alpha1.ReasonNetworkNamespaceOpen),
@@ -124,16 +124,16 @@ var reasons = []string{
 func reasonIndex(reason string) uint8 {
 	at := slices.Index(reasons, reason)
 	if at < 0 {
-		panic("an agent answered for a reason that the model does not know: " + reason)
+		panic("an agent responded with a reason that the model does not know: " + reason)
 	}
 	return uint8(at)
 }
 
-// holder says for whom the pool has an address.
+// holder says which pod or sandbox has an address in the pool.
 func (s *State) holder(addr int) string {
 	switch holder := s.Entry[addr].Holder; holder {
 	case HolderNone:
-		return "nobody's"
+		return "free"
 	case HolderOther:
 		return "recorded for another pod"
 	default:
@@ -145,15 +145,15 @@ func (p Phase) String() string {
 	return [...]string{"not begun", "starting", "READY", "NOTREADY with its network open", "NOTREADY with its network closed", "absent", "not loaded, and running"}[p]
 }
 
-func describeMarks(all [marks]Mark) string {
+func describeQueries(all [queries]Query) string {
 	var parts []string
-	for k, mark := range all {
+	for k, query := range all {
 		switch {
-		case mark.Epoch == 0:
-		case mark.All:
-			parts = append(parts, fmt.Sprintf("%s of all nodes, epoch %d", boxID(k), mark.Epoch))
+		case query.Epoch == 0:
+		case query.All:
+			parts = append(parts, fmt.Sprintf("%s of all nodes, epoch %d", boxID(k), query.Epoch))
 		default:
-			parts = append(parts, fmt.Sprintf("%s of Node UID %d in %s, epoch %d", boxID(k), mark.UID, bootID(mark.Boot), mark.Epoch))
+			parts = append(parts, fmt.Sprintf("%s of Node UID %d in %s, epoch %d", boxID(k), query.UID, bootID(query.Boot), query.Epoch))
 		}
 	}
 	if len(parts) == 0 {

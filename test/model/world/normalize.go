@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Normalize makes states equal that differ in nothing that matters any more.
+// Normalize makes states equal whose differences no longer matter.
 func (m *Model) Normalize(s *State) {
 	for i := range s.Agent {
 		if a := &s.Agent[i]; !a.Up {
@@ -20,51 +20,50 @@ func (m *Model) Normalize(s *State) {
 		s.Ctl = Controller{}
 	}
 	if s.over() {
-		s.Machine, s.Node, s.Agent, s.Left, s.Response = [machines]Machine{}, [machines]Node{}, [machines]Agent{}, [chances]uint8{}, [machines]Response{}
+		s.Machine, s.Node, s.Agent, s.Left, s.Acknowledged = [machines]Machine{}, [machines]Node{}, [machines]Agent{}, [chances]uint8{}, [machines]Acknowledgment{}
 	}
-	if m.Off != AnswerKept && m.Off != BySandboxAlone && s.Rec.Kind != RecordOrphan {
-		s.oldAnswers()
+	if m.Off != ResponseKept && m.Off != BySandboxAlone && s.Rec.Kind != RecordOrphan {
+		s.oldResponses()
 	}
 	s.spent(m)
 	s.aliveUnder()
-	s.settledOrphan()
+	s.endedOrphan()
 	s.epochs()
 }
 
-// aliveUnder forgets a Node UID that never comes back, or has said what it can.
+// aliveUnder drops a Node UID that never comes back, or is no further evidence.
 func (s *State) aliveUnder() {
 	if s.Rec.Alive != 0 && (s.Rec.At == noName || s.Node[s.Rec.At].UID != s.Rec.Alive || s.Rec.End.UID != 0) {
 		s.Rec.Alive = 0
 	}
 }
 
-// settledOrphan forgets responses where all nodes are not queried any more.
-func (s *State) settledOrphan() {
+// endedOrphan drops acknowledgments once not all nodes are queried any more.
+func (s *State) endedOrphan() {
 	if s.Rec.Kind != RecordOrphan || s.Rec.At != noName {
-		s.Response, s.Ctl.Response = [machines]Response{}, [machines]Response{}
+		s.Acknowledged, s.Ctl.Acknowledged = [machines]Acknowledgment{}, [machines]Acknowledgment{}
 	}
 }
 
-// oldAnswers: what is said in a DoNotRelease to an earlier question gives nothing away, so that all that matters of it is who was seen and
-// in which boot.
-func (s *State) oldAnswers() {
-	for k := range s.Rec.Answer {
-		for n := range s.Rec.Answer[k] {
-			if given := &s.Rec.Answer[k][n]; given.Epoch != s.Rec.Mark[k].Epoch && !given.Ready {
-				*given = Answer{Epoch: min(given.Epoch, 1), UID: given.UID, Boot: given.Boot, Pod: given.Pod}
+// oldResponses: of a DoNotRelease to an earlier query only the seen pod and the boot matter, because it releases nothing.
+func (s *State) oldResponses() {
+	for k := range s.Rec.Response {
+		for n := range s.Rec.Response[k] {
+			if given := &s.Rec.Response[k][n]; given.Epoch != s.Rec.Query[k].Epoch && !given.Ready {
+				*given = Response{Epoch: min(given.Epoch, 1), UID: given.UID, Boot: given.Boot, Pod: given.Pod}
 			}
 		}
 	}
 }
 
-// epochs numbers the epochs of each mark anew: only their order matters.
+// epochs renumbers the epochs of each query: only their order matters.
 func (s *State) epochs() {
 	for k := range s.Rec.Epochs {
-		all := []*uint8{&s.Rec.Epochs[k], &s.Rec.Mark[k].Epoch, &s.Rec.Answer[k][0].Epoch, &s.Rec.Answer[k][1].Epoch,
-			&s.Ctl.Mark[k].Epoch, &s.Ctl.Answer[k][0].Epoch, &s.Ctl.Answer[k][1].Epoch, &s.Agent[0].View[k].Epoch, &s.Agent[1].View[k].Epoch}
+		all := []*uint8{&s.Rec.Epochs[k], &s.Rec.Query[k].Epoch, &s.Rec.Response[k][0].Epoch, &s.Rec.Response[k][1].Epoch,
+			&s.Ctl.Query[k].Epoch, &s.Ctl.Response[k][0].Epoch, &s.Ctl.Response[k][1].Epoch, &s.Agent[0].View[k].Epoch, &s.Agent[1].View[k].Epoch}
 		if k == 0 {
-			for i := range s.Response {
-				all = append(all, &s.Response[i].Generation, &s.Ctl.Response[i].Generation)
+			for i := range s.Acknowledged {
+				all = append(all, &s.Acknowledged[i].Generation, &s.Ctl.Acknowledged[i].Generation)
 			}
 		}
 		renumber(all...)
@@ -90,7 +89,7 @@ func renumber(all ...*uint8) {
 	}
 }
 
-// over: the pod is gone, and nothing lives or is held, so that nothing can come any more.
+// over: the pod is deleted, and nothing is alive or held, so that no further step is possible.
 func (s *State) over() bool {
 	if s.Pod.There || s.Second.There || s.Rec.Kind != RecordNone || s.Ctl.Stage != StageIdle {
 		return false
@@ -103,7 +102,7 @@ func (s *State) over() bool {
 	return true
 }
 
-// spent forgets the chances that cannot come any more.
+// spent drops the chances that can no longer come.
 func (s *State) spent(m *Model) {
 	if s.Pod.Deleting || !s.Pod.There {
 		s.Left[Force] = 0
@@ -120,7 +119,7 @@ func (s *State) spent(m *Model) {
 	s.spentMachines()
 }
 
-// spentSandboxes: no sandbox comes any more.
+// spentSandboxes: no further sandbox is created.
 func (s *State) spentSandboxes() {
 	if !s.any(func(b int) bool { return s.Box[b].Phase == BoxReady || s.Box[b].Phase == BoxMaking }) {
 		s.Left[SandboxDies], s.Left[HalfMade] = 0, 0

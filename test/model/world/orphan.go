@@ -39,14 +39,14 @@ func (t *turn) adoptFor(kind Kind, at uint8, b int) {
 		return
 	}
 	t.m.record(&to)
-	t.Owed(to, t.Say("the controller records what the pool has of the second pod's name as the second pod's"))
+	t.Owed(to, t.Say("the controller records the entries with the second pod's name as the second pod's"))
 }
 
-// passOrphan reads the responses with their claims; the Nodes, the record and the pools come after them. While none is to the query that stands there is
-// nothing that could be overtaken.
+// passOrphan reads the responses with their claims, then the Nodes, the record and the pools. Without a response to the standing query nothing can be
+// outdated, and all is one step.
 func (t *turn) passOrphan() {
 	to := t.From
-	to.Ctl = Controller{Stage: StageRead, Response: t.From.Response, Answer: t.From.Rec.Answer}
+	to.Ctl = Controller{Stage: StageRead, Acknowledged: t.From.Acknowledged, Response: t.From.Rec.Response}
 	if !t.From.responded() {
 		t.decideOrphan(to)
 		return
@@ -54,10 +54,10 @@ func (t *turn) passOrphan() {
 	t.Owed(to, t.Say("the controller reads what the agents have responded"))
 }
 
-// responded: the response of some node may count.
+// responded says whether the response of a node may count.
 func (s *State) responded() bool {
-	for _, response := range s.Response {
-		if query := s.Rec.Mark[0]; query.Epoch != 0 && response.UID != 0 && response.Generation >= query.Epoch {
+	for _, ack := range s.Acknowledged {
+		if query := s.Rec.Query[0]; query.Epoch != 0 && ack.UID != 0 && ack.Generation >= query.Epoch {
 			return true
 		}
 	}
@@ -70,9 +70,9 @@ func (t *turn) decideOrphan(to State) {
 	to.Ctl = Controller{}
 	label := t.Say("the controller reads Nodes, record and pools: orphan row %s, %s (%s)", d.Row, d.Action, d.Reason)
 	switch d.Action {
-	case orphan.Ask:
+	case orphan.QueryAll:
 		to.Rec.Epochs[0]++
-		to.Rec.Mark[0] = Mark{Epoch: to.Rec.Epochs[0], All: true}
+		to.Rec.Query[0] = Query{Epoch: to.Rec.Epochs[0], All: true}
 	case orphan.Address:
 		to.address(d.Claim.NodeUID)
 	case orphan.Release:
@@ -84,15 +84,15 @@ func (t *turn) decideOrphan(to State) {
 	t.Owed(to, label)
 }
 
-// address gives the record the node that has claimed it. The machine is the one that claimed, if a live read still shows it.
+// address writes the node that has claimed it into the record, with the machine of the claim if a live read still shows it.
 func (s *State) address(uid types.UID) {
 	for name, node := range s.Node {
-		given := s.Rec.answer(0, node.UID)
+		given := s.Rec.response(0, node.UID)
 		if node.UID == 0 || nodeUID(node.UID) != uid || given == nil {
 			continue
 		}
 		s.Rec.At = uint8(name)
-		s.Rec.Mark[0] = Mark{}
+		s.Rec.Query[0] = Query{}
 		if given.Boot == bootKey(node.Machine, node.Boot) {
 			s.Rec.Slot[0].Ident = node.Ident
 		}
@@ -104,16 +104,16 @@ const allUID = "all"
 
 // orphanFacts are what a live pass has read.
 func (m *Model) orphanFacts(s *State) orphan.Facts {
-	f := orphan.Facts{Evidence: release.EvidenceAgent, Live: true, Owner: ownership.KindSandbox, Entries: release.Absent[orphan.Entries](), Room: true,
+	f := orphan.Facts{Evidence: release.EvidenceAgent, Live: true, Owner: ownership.KindSandbox, Entries: release.Absent[orphan.Entries](), HasCapacity: true,
 		Record: release.Known(orphan.Record{Claims: s.claims()}), Shown: release.Absent[string](), Rival: release.Absent[string](),
 		Nodes: release.Known(m.inventory(s)), Settings: orphan.Settings{ReleaseDelay: delay, NodeGoneDelay: delay}}
 	if s.entryOf(0) >= 0 {
 		f.Entries = release.Known(orphan.Entries{Since: now.Add(-2 * delay)})
 	}
-	if mark := s.Rec.Mark[0]; mark.Epoch != 0 {
-		f.Asked = orphan.Asked{UID: allUID, Epoch: int64(mark.Epoch), Since: now}
-		if mark.Waited {
-			f.Asked.Since = now.Add(-2 * delay)
+	if query := s.Rec.Query[0]; query.Epoch != 0 {
+		f.Query = orphan.Query{UID: allUID, Epoch: int64(query.Epoch), Since: now}
+		if query.Waited {
+			f.Query.Since = now.Add(-2 * delay)
 		}
 	}
 	return f
@@ -121,7 +121,7 @@ func (m *Model) orphanFacts(s *State) orphan.Facts {
 
 func (s *State) claims() []orphan.Claim {
 	var claims []orphan.Claim
-	for _, given := range s.Ctl.Answer[0] {
+	for _, given := range s.Ctl.Response[0] {
 		if given.Epoch == 0 {
 			continue
 		}
@@ -136,7 +136,7 @@ func (s *State) claims() []orphan.Claim {
 	return claims
 }
 
-// inventory is every Node that was ever seen.
+// inventory is all Nodes that were ever seen.
 func (m *Model) inventory(s *State) []orphan.Node {
 	var nodes []orphan.Node
 	for name, node := range s.Node {
@@ -148,8 +148,8 @@ func (m *Model) inventory(s *State) []orphan.Node {
 		if node.UID != 0 {
 			n.Live = release.Known(m.node(s, node))
 		}
-		if response := s.Ctl.Response[name]; response.UID != 0 && response.UID == node.UID {
-			n.Acknowledged = release.Known(orphan.Acknowledgement{UID: allUID, Generation: int64(response.Generation), BootID: bootID(response.Boot)})
+		if ack := s.Ctl.Acknowledged[name]; ack.UID != 0 && ack.UID == node.UID {
+			n.Acknowledged = release.Known(orphan.Acknowledgement{UID: allUID, Generation: int64(ack.Generation), BootID: bootID(ack.Boot)})
 		}
 		nodes = append(nodes, n)
 	}

@@ -2,12 +2,12 @@
 
 package world
 
-// Chance is an event that nobody owes: each scenario says how often each may come.
+// Chance is an event that no actor owes: each scenario says how often each may come.
 type Chance uint8
 
 // The chances.
 const (
-	// Nobody's.
+	// Of no actor.
 	AgentCrash Chance = iota
 	ControllerCrash
 	CachedPass
@@ -22,7 +22,7 @@ const (
 	DelLost
 	LateDel
 	HalfMade
-	// An administrator's.
+	// Of an administrator.
 	Force
 	NodeDelete
 	TaintNode
@@ -30,11 +30,11 @@ const (
 	TakeOver
 	Replace
 	SecondDeleted
-	// Another client's.
+	// Of another client.
 	Forge
 	ForgeLife
 	ForgeMachine
-	// The runtime's, and the kubelet's.
+	// Of the runtime, and of the kubelet.
 	Unload
 	MissesMaking
 	chances
@@ -50,16 +50,16 @@ const (
 	NotReadyIsGone
 	InFlightOff
 	IdentityPerPod
-	ReplacementBelieved
+	ReplacementTrusted
 	NoCompare
-	AnswerKept
+	ResponseKept
 	OnlyReadyNodes
 	ByName
 	TaintAlone
 	BySandboxAlone
 	OtherBoot
 	SuccessorIgnored
-	FenceNotAsked
+	TaintNotQueried
 	WriterIgnored
 	ReportIgnored
 	UnseenIgnored
@@ -74,9 +74,9 @@ const (
 
 // Scenario is a bounded piece of the world.
 type Scenario struct {
-	// Name and About are for people.
+	// Name and About are printed.
 	Name, About string
-	// Start puts the world up.
+	// Start sets the world up.
 	Start func(*State)
 	// Depth bounds the number of steps where the scenario is too large to be explored to its end; 0 does not. Progress is only
 	// checked of what is explored to its end.
@@ -90,11 +90,11 @@ type Scenario struct {
 	Restarts bool
 	// PoolPerNode: a sandbox on another machine gets an address of its own.
 	PoolPerNode bool
-	// LateKubelet: a kubelet may begin a sandbox though it ought to know that the pod's time is over.
+	// LateKubelet: a kubelet may create a sandbox after the pod's grace period.
 	LateKubelet bool
 	// LateMaking: a sandbox may be starting when the pod's time is over, though the IPAM leaves its address under the old ID.
 	LateMaking bool
-	// AbsenceOnly: the runtime does not tell whether a stopped sandbox's namespace is closed.
+	// AbsenceOnly: the runtime does not report whether a stopped sandbox's namespace is closed.
 	AbsenceOnly bool
 	// PrematureTaint: an administrator may taint a node that lives.
 	PrematureTaint bool
@@ -102,11 +102,11 @@ type Scenario struct {
 	Returns bool
 	// TakesBack: where no agents run, one that was replaced under its Node object may have it back before the controller has seen that the pod ended.
 	TakesBack bool
-	// NoAgents: no agent runs anywhere, and the kubelet's word is all that there is.
+	// NoAgents: no agent runs, and the kubelet's report is the only evidence.
 	NoAgents bool
-	// Unjudged: the policies that keep others from writing as the kubelet are not in force, and the controller knows.
+	// Unjudged: the policies that refuse writes as the kubelet by other clients are not in force, and the controller knows.
 	Unjudged bool
-	// Orphan: the pod is gone, and the entry of its sandbox is left.
+	// Orphan: the pod is deleted, and the entry of its sandbox is left.
 	Orphan bool
 }
 

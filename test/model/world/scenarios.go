@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// started puts machine 0 up, with the pod on it.
+// started sets up machine 0, with the pod on it.
 func started(s *State) {
 	s.Machine[0] = Machine{Up: true, Linked: true, Running: true}
 	s.UIDs = 1
@@ -16,7 +16,7 @@ func started(s *State) {
 	s.Rec = Record{Kind: RecordOfPod}
 }
 
-// running puts the pod's sandbox up.
+// running has the pod's sandbox running.
 func running(s *State) {
 	started(s)
 	s.Box[0] = Box{Phase: BoxReady, Shown: true}
@@ -44,11 +44,11 @@ func lost(s *State) {
 	s.Node[0] = Node{}
 }
 
-// asked is that pod with a question about its sandbox, and another machine that was set up under the name.
-func asked(s *State) {
+// queried is that pod with a query about its sandbox, and another machine that was set up under the name.
+func queried(s *State) {
 	overdue(s)
 	s.Rec.Epochs[0] = 1
-	s.Rec.Mark[0] = Mark{Epoch: 1, UID: 1, Boot: bootKey(0, 0)}
+	s.Rec.Query[0] = Query{Epoch: 1, UID: 1, Boot: bootKey(0, 0)}
 	s.Machine[1] = Machine{Up: true, Linked: true, Running: true, Knows: true}
 }
 
@@ -60,9 +60,9 @@ func agentless(s *State) {
 	s.Machine[0].AgentLess = true
 }
 
-// silent is that pod on a machine of which nothing is heard.
-func silent(s *State) {
-	asked(s)
+// unresponsive is that pod on a machine whose kubelet and agent do not run.
+func unresponsive(s *State) {
+	queried(s)
 	s.Machine[0].Running, s.Machine[0].AgentLess = false, true
 	s.Node[0].Ready, s.Agent[0] = false, Agent{}
 }
@@ -74,13 +74,13 @@ func unattended(s *State) {
 	s.Machine[0].AgentLess = true
 }
 
-// making puts the pod's sandbox into the making.
+// making has the pod's sandbox being created.
 func making(s *State) {
 	running(s)
 	s.Box[0] = Box{Phase: BoxMaking}
 }
 
-// orphaned puts up two nodes; the pod is gone, and its sandbox is left.
+// orphaned sets up two nodes; the pod is deleted, and its sandbox is left.
 func orphaned(s *State) {
 	running(s)
 	s.Pod, s.Rec = Pod{}, Record{}
@@ -90,7 +90,7 @@ func orphaned(s *State) {
 	s.Agent[1] = Agent{Up: true, Token: 2}
 }
 
-// sameName puts up, beside that, another pod of the name on node 1.
+// sameName adds another pod of the name on node 1.
 func sameName(s *State) {
 	orphaned(s)
 	s.Second = Pod{There: true}
@@ -98,7 +98,7 @@ func sameName(s *State) {
 	s.Entry[1].Holder = 2
 }
 
-// Scenarios are what is explored.
+// Scenarios are those that are explored.
 func Scenarios() []Scenario {
 	return slices.Concat(ofOneNode(), ofSandboxesMadeAnew(), ofForgers(), ofMachines(), ofOrphans())
 }
@@ -130,7 +130,7 @@ func ofOneNode() []Scenario {
 			Chances: map[Chance]uint8{Unload: 1, AgentCrash: 1},
 		},
 		{
-			Name: "absence only", About: "a runtime that does not tell of namespaces", Start: running, AbsenceOnly: true,
+			Name: "absence only", About: "a runtime that does not report namespaces", Start: running, AbsenceOnly: true,
 			Chances: map[Chance]uint8{AgentCrash: 1, KubeletFreeze: 1, KubeletThaw: 1, SandboxDies: 1, DelLost: 1},
 		},
 	}
@@ -189,11 +189,11 @@ func ofForgers() []Scenario {
 func ofMachines() []Scenario {
 	return []Scenario{
 		{
-			Name: "re-registration", About: "a Node object that is deleted and registered again, with another machine in between", Start: asked, Returns: true, Depth: 13,
+			Name: "re-registration", About: "a Node object that is deleted and registered again, with another machine in between", Start: queried, Returns: true, Depth: 13,
 			Chances: map[Chance]uint8{NodeDelete: 2},
 		},
 		{
-			Name: "re-registration, silent", About: "the same, and no agent and no kubelet runs on the first machine until it registers again", Start: silent, Returns: true,
+			Name: "re-registration, unresponsive", About: "the same, and no agent and no kubelet runs on the first machine until it registers again", Start: unresponsive, Returns: true,
 			Chances: map[Chance]uint8{NodeDelete: 2, KubeletThaw: 1},
 		},
 		{
@@ -205,7 +205,7 @@ func ofMachines() []Scenario {
 			Chances: map[Chance]uint8{NodeDelete: 1, Replace: 1},
 		},
 		{
-			Name: "taken over", About: "another machine that reports into the same Node object, and the old one again", Start: asked, Returns: true, Depth: 15,
+			Name: "taken over", About: "another machine that reports into the same Node object, and the old one again", Start: queried, Returns: true, Depth: 15,
 			Chances: map[Chance]uint8{TakeOver: 2},
 		},
 		{
@@ -213,11 +213,11 @@ func ofMachines() []Scenario {
 			Chances: map[Chance]uint8{TakeOver: 2, DelLost: 1, KubeletFreeze: 1, KubeletThaw: 1},
 		},
 		{
-			Name: "fence", About: "an out-of-service taint, perhaps while the node lives", Start: running, PrematureTaint: true, Depth: 23,
+			Name: "out-of-service taint", About: "an out-of-service taint, perhaps while the node lives", Start: running, PrematureTaint: true, Depth: 23,
 			Chances: map[Chance]uint8{TaintNode: 2, UntaintNode: 1, KubeletFreeze: 1, PowerOff: 1},
 		},
 		{
-			Name: "fence, nobody answers", About: "an out-of-service taint on a Ready node whose agent is not there", Start: unattended, PrematureTaint: true,
+			Name: "out-of-service taint, no agent", About: "an out-of-service taint on a Ready node without an agent", Start: unattended, PrematureTaint: true,
 			Chances: map[Chance]uint8{TaintNode: 1, DelLost: 1, Force: 1},
 		},
 	}

@@ -6,9 +6,9 @@ package world
 const (
 	machines = 2
 	boxes    = 2
-	// marks are those about each sandbox, and the one about any sandbox of the pod UID.
-	marks   = boxes + 1
-	anyMark = boxes
+	// queries are those about each sandbox, and the one about any sandbox of the pod UID.
+	queries  = boxes + 1
+	anyQuery = boxes
 	// noName is the node name of a record of unknown node.
 	noName = 0xff
 )
@@ -18,7 +18,7 @@ type Phase uint8
 
 // The phases of a sandbox.
 const (
-	// BoxNone: nobody has begun to make it.
+	// BoxNone: its creation has not begun.
 	BoxNone Phase = iota
 	// BoxMaking: CNI ADD has recorded its address; the runtime does not list it yet.
 	BoxMaking
@@ -28,9 +28,9 @@ const (
 	BoxOpen
 	// BoxClosed: it is stopped, and its network namespace is closed.
 	BoxClosed
-	// BoxAbsent: the runtime has removed it, or it never came to be.
+	// BoxAbsent: the runtime has removed it, or it was never created.
 	BoxAbsent
-	// BoxUnloaded: it runs, and the runtime, which failed to load it after a restart, lists it no more.
+	// BoxUnloaded: it runs, but the runtime failed to load it after a restart and no longer lists it.
 	BoxUnloaded
 )
 
@@ -51,9 +51,9 @@ type State struct {
 	Entry [boxes]Entry
 	Rec   Record
 	Agent [machines]Agent
-	// Response is what the agent on each node has responded to the query to all nodes.
-	Response [machines]Response
-	Ctl      Controller
+	// Acknowledged is the response of each node's agent to the query to all nodes.
+	Acknowledged [machines]Acknowledgment
+	Ctl          Controller
 }
 
 // Machine is a machine with its kubelet.
@@ -78,7 +78,7 @@ type Ident struct{ UID, Machine, Boot uint8 }
 type Node struct {
 	Ident
 	Ready bool
-	// Forged: another client has written that it is another machine's.
+	// Forged: another client has written the IDs of another machine.
 	Forged bool
 	// Taint is the number of the out-of-service taint; 0 is none.
 	Taint uint8
@@ -118,7 +118,7 @@ const (
 
 // Entry is an address in the pool.
 type Entry struct {
-	// Holder is for whom the IPAM has recorded it.
+	// Holder is the sandbox for which the IPAM has recorded it.
 	Holder uint8
 	// Others is how many other pods were given it. They never end.
 	Others uint8
@@ -145,16 +145,16 @@ type Record struct {
 	At   uint8
 	Slot [boxes]Slot
 	// Some: a sandbox that is not recorded had the address of one that is.
-	Some   bool
-	Mark   [marks]Mark
-	Answer [marks][2]Answer
-	// Epochs is the last epoch that was used for each mark.
-	Epochs [marks]uint8
-	// Gone: nodeGoneDelay has passed since the recorded machine's Node went, without a sign that its machine is alive.
+	Some     bool
+	Query    [queries]Query
+	Response [queries][2]Response
+	// Epochs is the last epoch that was used for each query.
+	Epochs [queries]uint8
+	// Gone: nodeGoneDelay has passed since the recorded machine's Node was deleted, without a sign that its machine is alive.
 	Gone bool
 	// Alive is the Node UID of a machine that registered again before the pod ended; 0 is none.
 	Alive uint8
-	// End is the machine whose kubelet wrote the pod's end; UID 0 where nobody knows.
+	// End is the machine whose kubelet reported the pod's termination; UID 0 if unknown.
 	End Ident
 }
 
@@ -165,34 +165,34 @@ type Slot struct {
 	Long bool
 	// Later: an earlier sandbox of the record had its address, or may have had it.
 	Later bool
-	// Ident is the machine that runs it; UID 0 where nobody knows.
+	// Ident is the machine that runs it; UID 0 if unknown.
 	Ident Ident
 }
 
-// Mark is a question; epoch 0 is none.
-type Mark struct {
+// Query is a query; epoch 0 is none.
+type Query struct {
 	Epoch, UID uint8
-	// Boot is the boot that is asked: see bootKey.
+	// Boot is the boot that is queried: see bootKey.
 	Boot uint8
-	// Taint is the number of the taint that was seen when a fenced node was asked; 0 otherwise.
+	// Taint is the number of the out-of-service taint because of which the query was made; 0 otherwise.
 	Taint uint8
-	// Early: the Node has been Ready since it was asked under a taint.
+	// Early: the Node has been Ready since the query under a taint.
 	Early bool
-	// Waited: releaseDelay has passed since it was asked, and of one that asks all nodes nodeGoneDelay too.
+	// Waited: releaseDelay has passed since it was made, and for a query to all nodes nodeGoneDelay too.
 	Waited bool
-	// All: it is the query to every node. It stands beside the record, and its epoch is the generation of the object.
+	// All: it is the query to all nodes. It is outside of the record, and its epoch is the generation of the object.
 	All bool
-	// Living: the pod was not being deleted when it was asked.
+	// Living: the pod was not being deleted when it was made.
 	Living bool
 }
 
-// Answer is an agent's word; epoch 0 is none.
-type Answer struct {
+// Response is the response of an agent; epoch 0 is none.
+type Response struct {
 	Epoch, UID, Boot uint8
 	Ready            bool
 	// Reason is the index of the reason: see reasons.
 	Reason uint8
-	// Pod is 1 + the pod with which the sandbox was seen, and Next 1 + the sandbox that came in its place; 0 is none.
+	// Pod is 1 + the pod with which the sandbox was seen, and Next 1 + the sandbox that replaced it; 0 is none.
 	Pod, Next uint8
 }
 
@@ -201,30 +201,30 @@ type Agent struct {
 	Up bool
 	// Token is the Node UID for which its token was issued.
 	Token uint8
-	// View are the marks as its watch has brought them.
-	View [marks]Mark
+	// View are the queries as its watch shows them.
+	View [queries]Query
 	// Seen is 1 + the pod with which it has seen each sandbox.
-	Seen [boxes]uint8
-	Row  [marks]Row
-	// Listed: it has a list, which shows each sandbox in a phase and began after the marks that are Fresh were seen.
+	Seen    [boxes]uint8
+	Absence [queries]Absence
+	// Listed: it has a list, which shows each sandbox in a phase and began after the queries that are Fresh were seen.
 	Listed bool
 	List   [boxes]Phase
-	Fresh  [marks]bool
+	Fresh  [queries]bool
 }
 
-// Row is how long an unbroken row of lists has not shown what a mark asks about.
-type Row uint8
+// Absence is how long an unbroken sequence of lists has not shown the subject of a query.
+type Absence uint8
 
-// The rows.
+// The lengths of a sequence.
 const (
-	RowNone Row = iota
-	RowBegun
-	// RowLong: for longer than sandboxCreationMax.
-	RowLong
+	AbsenceNone Absence = iota
+	AbsenceBegun
+	// AbsenceLong: for longer than sandboxCreationMax.
+	AbsenceLong
 )
 
-// Response is up to which query to all nodes the agent of a Node UID has responded; UID 0 where there is none. Its claims are among the answers.
-type Response struct{ UID, Boot, Generation uint8 }
+// Acknowledgment is up to which query to all nodes the agent of a Node UID has responded; UID 0 is none. Its claims are among the responses.
+type Acknowledgment struct{ UID, Boot, Generation uint8 }
 
 // Stage is how far a pass of the controller is.
 type Stage uint8
@@ -232,11 +232,11 @@ type Stage uint8
 // The stages of a pass.
 const (
 	StageIdle Stage = iota
-	// StageRead: the record was read past every cache; the Node and the pools come next.
+	// StageRead: the record was read live; the Node and the pools come next.
 	StageRead
 	// StageCached: everything was read, from caches.
 	StageCached
-	// StageRelease, StageRewrite, StageUnprotect: it was decided, and is done next.
+	// StageRelease, StageRewrite and StageUnprotect: the decision is carried out next.
 	StageRelease
 	StageRewrite
 	StageUnprotect
@@ -246,14 +246,14 @@ const (
 type Controller struct {
 	Stage Stage
 	// What was read.
-	Mark   [marks]Mark
-	Answer [marks][2]Answer
-	// Response is read with the answers.
-	Response [machines]Response
+	Query    [queries]Query
+	Response [queries][2]Response
+	// Acknowledged is read with the responses.
+	Acknowledged [machines]Acknowledgment
 	// What caches show is as old as the pass.
 	Node  [machines]Node
 	Pod   Pod
 	Entry [boxes]Entry
-	// Keys are the entries of which sandbox a release or rewrite is about, and Next to whom each is given: 1 + a number, by address.
+	// Keys are the sandboxes of the entries to release or rewrite, and Next the sandbox that gets each: 1 + a number, by address.
 	Keys, Next [boxes]uint8
 }

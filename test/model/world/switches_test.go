@@ -24,7 +24,7 @@ func explore(t *testing.T, m *Model, options checker.Options) checker.Result[Sta
 	return result
 }
 
-func tell(t *testing.T, trace *checker.Trace[State]) {
+func report(t *testing.T, trace *checker.Trace[State]) {
 	t.Helper()
 	if trace == nil {
 		return
@@ -39,7 +39,7 @@ func TestNoAddressIsGivenAwayEarlyWithAllRules(t *testing.T) {
 	for _, scenario := range Scenarios() {
 		t.Run(scenario.Name, func(t *testing.T) {
 			result := explore(t, &Model{Scenario: scenario}, checker.Options{MaxDepth: quickDepth, MaxStates: quickStates, SafetyOnly: true})
-			tell(t, result.Violation)
+			report(t, result.Violation)
 		})
 	}
 }
@@ -60,8 +60,8 @@ func TestEverythingIsReleasedOrExplainedWhereNothingGoesWrong(t *testing.T) {
 			if !result.Complete && result.Violation == nil {
 				t.Errorf("%d states are not all", result.States)
 			}
-			tell(t, result.Violation)
-			tell(t, result.Stuck)
+			report(t, result.Violation)
+			report(t, result.Stuck)
 		})
 	}
 }
@@ -73,15 +73,15 @@ func TestSmallScenariosHoldToTheirEnd(t *testing.T) {
 		}
 		t.Run(scenario.Name, func(t *testing.T) {
 			result := explore(t, &Model{Scenario: scenario}, checker.Options{MaxStates: 3_000})
-			tell(t, result.Violation)
-			tell(t, result.Stuck)
+			report(t, result.Violation)
+			report(t, result.Stuck)
 		})
 	}
 }
 
 // near are the switches whose counterexample is short enough for a test; make model finds each.
-var near = map[Switch]bool{NotReadyIsGone: true, InFlightOff: true, ReplacementBelieved: true,
-	AnswerKept: true, ByName: true, FenceNotAsked: true, TaintAlone: true, WriterIgnored: true, StatusAfterEnd: true,
+var near = map[Switch]bool{NotReadyIsGone: true, InFlightOff: true, ReplacementTrusted: true,
+	ResponseKept: true, ByName: true, TaintNotQueried: true, TaintAlone: true, WriterIgnored: true, StatusAfterEnd: true,
 	NoReportPolicy: true, NoIdentityPolicy: true, ForgedMachine: true, ForgedLife: true}
 
 func TestARuleTurnedOffIsMissed(t *testing.T) {

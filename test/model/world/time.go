@@ -8,13 +8,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// time is what passes. Each delay is an event that can only come when the design's promise about it holds in the world.
+// time: delays pass. Each delay is an event that is only possible while the assumption of the design about it holds.
 func (t *turn) time() {
 	t.grace()
 	for i := range machines {
-		t.rows(i)
+		t.absences(i)
 	}
-	t.marksWait()
+	t.queriesWait()
 	t.unchanged()
 	t.nodeGone()
 }
@@ -52,41 +52,41 @@ func (s *State) making(i int) bool {
 	return false
 }
 
-// rows: a row of lists gets longer than sandboxCreationMax. No sandbox that it is about can be starting any more.
-func (t *turn) rows(i int) {
-	for k, row := range t.From.Agent[i].Row {
-		if row != RowBegun || t.From.inTheMaking(k) {
+// absences: a sequence of lists gets longer than sandboxCreationMax. None of its sandboxes can be starting any more.
+func (t *turn) absences(i int) {
+	for k, absence := range t.From.Agent[i].Absence {
+		if absence != AbsenceBegun || t.From.isBeingCreated(k) {
 			continue
 		}
 		to := t.From
-		to.Agent[i].Row[k] = RowLong
-		to.Agent[i].drop(t.m.Off) // it has listed again since
+		to.Agent[i].Absence[k] = AbsenceLong
+		to.Agent[i].drop(t.m.Off) // it lists again later
 		t.Owed(to, t.Say("for longer than sandboxCreationMax no list on machine %d has shown %s", i, boxID(k)))
 	}
 }
 
-func (s *State) inTheMaking(k int) bool {
+func (s *State) isBeingCreated(k int) bool {
 	for b, box := range s.Box {
-		if box.Phase == BoxMaking && (b == k || (k == anyMark && !box.Second)) {
+		if box.Phase == BoxMaking && (b == k || (k == anyQuery && !box.Second)) {
 			return true
 		}
 	}
 	return false
 }
 
-// marksWait: releaseDelay passes after a question. An agent that can has said something by then.
-func (t *turn) marksWait() {
-	for k, mark := range t.From.Rec.Mark {
-		if mark.Epoch == 0 || mark.Waited || (!mark.All && mark.Taint == 0) {
+// queriesWait: releaseDelay passes after a query. An agent that can respond has done so by then.
+func (t *turn) queriesWait() {
+	for k, query := range t.From.Rec.Query {
+		if query.Epoch == 0 || query.Waited || (!query.All && query.Taint == 0) {
 			continue
 		}
-		dead := !mark.All && !t.From.Node[t.From.Rec.At].Ready
-		if dead && t.From.lives(mark.Boot) && !t.From.answered(k, mark) {
-			continue // the word of whoever tainted it would be false
+		dead := !query.All && !t.From.Node[t.From.Rec.At].Ready
+		if dead && t.From.lives(query.Boot) && !t.From.hasResponse(k, query) {
+			continue // the taint would be wrong
 		}
 		to := t.From
-		to.Rec.Mark[k].Waited = true
-		t.Owed(to, t.Say("the delay after the question about %s is over", boxID(k)))
+		to.Rec.Query[k].Waited = true
+		t.Owed(to, t.Say("the delay after the query about %s is over", boxID(k)))
 	}
 }
 
@@ -100,9 +100,9 @@ func (s *State) lives(boot uint8) bool {
 	return false
 }
 
-func (s *State) answered(k int, mark Mark) bool {
-	given := s.Rec.answer(k, mark.UID)
-	return given != nil && given.Epoch == mark.Epoch
+func (s *State) hasResponse(k int, query Query) bool {
+	given := s.Rec.response(k, query.UID)
+	return given != nil && given.Epoch == query.Epoch
 }
 
 // unchanged: an entry stands for longer than sandboxCreationMax. It is only looked at of a pod that its kubelet finished.
@@ -123,7 +123,7 @@ func (m *Model) unstopped(s *State, b int) bool {
 	return m.Scenario.Chances[MissesMaking] > 0 && s.Box[b].Phase.live()
 }
 
-// nodeGone: nodeGoneDelay passes without a sign that its machine is alive. A machine that runs gives one: the deletion of its Node was wrong.
+// nodeGone: nodeGoneDelay passes without a sign that its machine is alive. A machine that runs gives one, so that the deletion of its Node was wrong.
 func (t *turn) nodeGone() {
 	rec := &t.From.Rec
 	if rec.Kind == RecordNone || rec.Gone || rec.At == noName {
@@ -153,7 +153,7 @@ func (t *turn) signOfLife(absent bool, away []uint8) bool {
 	return false
 }
 
-// signals: a machine that runs and is declared dead gives a sign that it is alive. Of one of which only a forger wrote, nobody said that it is dead.
+// signals: a machine that runs without its Node gives a sign that it is alive, unless only a forger wrote that it was replaced.
 func (s *State) signals(machine Machine) bool {
 	return machine.Up && (!s.Node[machine.Name].Forged || (machine.Linked && machine.Running))
 }

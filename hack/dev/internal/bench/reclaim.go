@@ -36,7 +36,7 @@ var reclaim = experiment{
 		},
 		{
 			Row: page.Row{Name: "reclaim-pool", Title: "writes of the pool to reclaim 1,000 leaks in it", Unit: "calls", Target: result.Target{Op: result.AtMost, Value: 3},
-				Limit: "Leaks are queried in rounds of at most orphans.maxAsked, and what a round proves is removed at its end."},
+				Limit: "Leaks are queried in rounds of at most orphans.maxQueries, and what a round proves is removed at its end."},
 			figure: func(turns map[string]result.Turn) float64 { return turns[leaks].Values[poolWrites] },
 		},
 	},

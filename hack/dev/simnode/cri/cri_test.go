@@ -61,14 +61,14 @@ func (m *machine) serve() {
 // expect compares what Holdfast's agent reads with what there is.
 func (m *machine) expect(what string, want ...handshake.Sandbox) {
 	m.Helper()
-	listing, err := m.agent.List(m.Context(), sandbox.Asked{})
+	listing, err := m.agent.List(m.Context(), sandbox.Queried{})
 	if err != nil {
 		m.Fatalf("%s: %v", what, err)
 	}
 	if diff := cmp.Diff(want, listing.Sandboxes, cmpopts.EquateEmpty()); diff != "" {
 		m.Errorf("%s (-want +got):\n%s", what, diff)
 	}
-	if listing.TellsNamespaces || listing.Tasks.IDs != nil {
+	if listing.ReportsNamespaces || listing.Tasks.IDs != nil {
 		m.Errorf("%s: the agent takes the runtime %s for containerd", what, listing.Runtime)
 	}
 }
@@ -106,7 +106,7 @@ func TestAMachineThatIsOffRefuses(t *testing.T) {
 	m.expect("while it is on", handshake.Sandbox{ID: id, Pod: handshake.Pod{UID: "uid-1", Namespace: "ns", Name: "web-0"}, State: handshake.StateReady})
 	m.server.Stop()
 	m.PowerOff()
-	_, err := m.agent.List(t.Context(), sandbox.Asked{})
+	_, err := m.agent.List(t.Context(), sandbox.Queried{})
 	if got := sandbox.FailureOf(err).Failure.Reason; err == nil || got != v1alpha1.ReasonRuntimeUnreachable {
 		t.Errorf("error %v with reason %s, want %s", err, got, v1alpha1.ReasonRuntimeUnreachable)
 	}

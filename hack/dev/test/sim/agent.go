@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
 )
 
-// What an agent's configuration has by default.
+// The defaults of an agent's configuration.
 const (
 	listInterval       = 10 * time.Second
 	sandboxCreationMax = 5 * time.Minute
@@ -78,7 +78,7 @@ func (m *machine) startAgent(nodeUID types.UID) {
 	}
 }
 
-// kill ends the process, if there is one. What of it does not end at once no call leads out of any more.
+// kill ends the process, if there is one. Goroutines that have not ended yet make no further call.
 func (p *agentProcess) kill() {
 	if p == nil {
 		return

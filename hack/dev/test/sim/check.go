@@ -12,14 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// What Kubernetes' objects show of the guard; spelled out here, so that a checker does not learn it from the product.
+// The strings of Holdfast in Kubernetes objects, so that a checker does not use those of the product.
 const (
 	guardFinalizer = "holdfast.dev/ip-allocation"
 	guardLabel     = "holdfast.dev/guarded"
 	orphanPrefix   = "orphan-"
 )
 
-// checkEnd judges what is left once everything is healed and quiet.
+// checkEnd judges the state once everything is healed and quiet.
 func (w *World) checkEnd() {
 	pods, pools, records := w.pods(), w.server.All("ippools"), w.server.All("ipallocations") // the server's lock comes first
 	nodes, guarded := w.server.All("nodes"), w.server.All("guardednodes")
@@ -42,7 +42,7 @@ func (w *World) checkEnd() {
 	w.checkNodesLocked(nodes, guarded)
 }
 
-// isQuiet says that a judgment would find nothing.
+// isQuiet says whether a judgment would find nothing.
 func (w *World) isQuiet() bool {
 	found, trace := len(w.found), len(w.trace)
 	w.checkEnd()
@@ -65,7 +65,7 @@ func (w *World) liveBoxesLocked() map[string]*box {
 	return live
 }
 
-// checkPodLocked: a pod that uses an address is protected, and one that names no network is left alone.
+// checkPodLocked: a pod that uses an address is protected, and one without a network is unchanged.
 func (w *World) checkPodLocked(pod *corev1.Pod, live map[string]*box) {
 	isGuarded := slices.Contains(pod.Finalizers, guardFinalizer)
 	if len(pod.Annotations["k8s.v1.cni.cncf.io/networks"]) == 0 {
@@ -81,7 +81,7 @@ func (w *World) checkPodLocked(pod *corev1.Pod, live map[string]*box) {
 	}
 }
 
-// checkEntriesLocked: every entry is a live sandbox's, and every live sandbox has one.
+// checkEntriesLocked: every entry is of a live sandbox, and every live sandbox has one.
 func (w *World) checkEntriesLocked(pools, records objects, pods map[string]*corev1.Pod, live map[string]*box, held map[string]bool) {
 	used := map[string]bool{}
 	for _, pool := range pools {
@@ -91,7 +91,7 @@ func (w *World) checkEntriesLocked(pools, records objects, pods map[string]*core
 				continue
 			}
 			if live[e.sandbox] == nil && !held[e.podRef] && !w.completedLocked(pods[e.podRef]) {
-				w.violateLocked("liveness", "%s is still taken by %s (sandbox %.8s), and nobody uses it: %s", e.address, e.podRef, e.sandbox, why(records, e.sandbox))
+				w.violateLocked("liveness", "%s is still taken by %s (sandbox %.8s), and no sandbox uses it: %s", e.address, e.podRef, e.sandbox, why(records, e.sandbox))
 			}
 		}
 	}
@@ -104,14 +104,14 @@ func (w *World) checkEntriesLocked(pools, records objects, pods map[string]*core
 	}
 }
 
-// isAloneLocked: without agents nobody can be queried about an orphan, nor about a pod that vanished, and its record stands until a person releases
-// its address (docs/limits.md, docs/decisions/0115). A sandbox may be an orphan only where nobody could know its owner.
+// isAloneLocked: without agents no node can be queried about an orphan, or about a pod that vanished, and its record stands until a user releases its
+// address (docs/limits.md, docs/decisions/0115). A sandbox may be an orphan only if its owner cannot be known.
 func (w *World) isAloneLocked(record string) bool {
 	sandbox, isOrphan := strings.CutPrefix(record, orphanPrefix)
 	return !w.plan.Agents && (isOrphan && w.usage.strays[sandbox] != "" || w.vanished[types.UID(record)] != "")
 }
 
-// isHeldForeverLocked says that of a sandbox: the record that names it is such a one.
+// isHeldForeverLocked says whether the record of a sandbox is such a record.
 func (w *World) isHeldForeverLocked(sandbox string, records objects) bool {
 	for name, record := range records {
 		raw, _ := record.MarshalJSON()
@@ -122,10 +122,10 @@ func (w *World) isHeldForeverLocked(sandbox string, records objects) bool {
 	return false
 }
 
-// completedLocked: the entry is of a pod that still exists, and whose sandbox may have gone a moment ago.
+// completedLocked: the entry is of a pod that still exists, and whose sandbox may just have been removed.
 func (w *World) completedLocked(pod *corev1.Pod) bool { return pod != nil && w.completed[pod.UID] }
 
-// checkRecordsLocked: a record is a pod's that exists.
+// checkRecordsLocked: a record is of a pod that exists.
 func (w *World) checkRecordsLocked(records objects, pods map[string]*corev1.Pod) {
 	uids := map[string]bool{}
 	for _, pod := range pods {
@@ -138,7 +138,7 @@ func (w *World) checkRecordsLocked(records objects, pods map[string]*corev1.Pod)
 	}
 }
 
-// checkNodesLocked: each Node has an object that names its machine first, as one that no other Node has and that is not gone.
+// checkNodesLocked: each Node has an object with its machine first, without a successor and not gone.
 func (w *World) checkNodesLocked(nodes, guarded objects) {
 	for name, node := range nodes {
 		reported, _, _ := unstructured.NestedString(node.Object, "status", "nodeInfo", "machineID")
@@ -153,28 +153,28 @@ func (w *World) checkNodesLocked(nodes, guarded objects) {
 	}
 }
 
-// objects are a resource's, by namespace/name.
+// objects are those of a resource, by namespace/name.
 type objects = map[string]*unstructured.Unstructured
 
-// why is what the product says about a pod or a sandbox.
+// why is the reason that the product reports for a pod or a sandbox.
 func why(records objects, about string) string {
-	var said []string
+	var found []string
 	for name, record := range records {
 		raw, _ := record.MarshalJSON()
 		if strings.Contains(name, about) || strings.Contains(string(raw), about) {
-			said = append(said, fmt.Sprintf("record %s: %s", strings.TrimPrefix(name, "/"), conditionsOf(record)))
+			found = append(found, fmt.Sprintf("record %s: %s", strings.TrimPrefix(name, "/"), conditionsOf(record)))
 		}
 	}
-	slices.Sort(said)
-	return strings.Join(said, "; ")
+	slices.Sort(found)
+	return strings.Join(found, "; ")
 }
 
 func conditionsOf(record *unstructured.Unstructured) string {
 	conditions, _, _ := unstructured.NestedSlice(record.Object, "status", "conditions")
-	var said []string
+	var found []string
 	for _, c := range conditions {
 		one, _ := c.(map[string]any)
-		said = append(said, fmt.Sprintf("%v=%v %v: %v", one["type"], one["status"], one["reason"], one["message"]))
+		found = append(found, fmt.Sprintf("%v=%v %v: %v", one["type"], one["status"], one["reason"], one["message"]))
 	}
-	return strings.Join(said, ", ")
+	return strings.Join(found, ", ")
 }

@@ -10,8 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
 )
 
-// crashAfterWrite has the manager die behind its Nth write or, half of the times, behind one that few stories come to: of a pool, or of the record of
-// an orphan.
+// crashAfterWrite kills the manager after its Nth write or, half of the times, after a rare one: of a pool, or of the record of an orphan.
 func (w *World) crashAfterWrite(f Fault) {
 	c := &crash{after: f.N}
 	switch f.N {
@@ -30,7 +29,7 @@ func (w *World) crashAfterWrite(f Fault) {
 	})
 }
 
-// counts says whether a write is one of those behind which the manager dies.
+// counts says whether the manager may be killed after a write.
 func (c *crash) counts(change apiserver.Change) bool { return c.of == nil || c.of(change) }
 
 func isOrphans(change apiserver.Change) bool {

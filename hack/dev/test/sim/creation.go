@@ -9,23 +9,23 @@ import (
 )
 
 const (
-	// creationMax is how long a runtime works on a sandbox: less than the product's sandboxCreationMax, which is what that has to be.
+	// creationMax is the longest creation of a sandbox, less than the sandboxCreationMax of the product, as is required.
 	creationMax = 4 * time.Minute
-	// slowest is how long a slow creation takes at most, before the first ADD and behind the last one.
+	// slowest is the longest part of a slow creation, before the first ADD and after the last one.
 	slowest = 90 * time.Second
 )
 
 // errLeft: the kubelet gave up on a sandbox, and its runtime did not.
 var errLeft = errors.New("the runtime goes on with it")
 
-// errPlugin: a CNI plugin behind whereabouts failed.
+// errPlugin: a CNI plugin after whereabouts failed.
 var errPlugin = errors.New("another plugin failed")
 
-// errOff: the machine went off.
+// errOff: the machine was switched off.
 var errOff = errors.New("the machine went off")
 
-// create has the runtime make a sandbox. A kubelet that learns of the pod's end gives the call up, or waits for it. The runtime then undoes what it
-// did, or goes on if the ADD is behind it: the kubelet does not know of that sandbox until it is listed.
+// create has the runtime create a sandbox. A kubelet that sees the pod's deletion cancels the call, or waits for it. The runtime then undoes its work
+// or, after the ADD, continues: the kubelet does not know that sandbox until it is listed.
 func (p *worker) create(b *box) error {
 	ctx, cancel := context.WithTimeout(p.w.ctx, creationMax)
 	out := make(chan error, 1)
@@ -77,8 +77,7 @@ func (p *worker) slowness(least, most time.Duration) time.Duration {
 	return between(p.rand, least, most)
 }
 
-// make calls CNI ADD, and then does what else a sandbox needs. From the ADD on the address is in use. What a machine leaves when it goes off
-// nothing undoes.
+// make calls CNI ADD, and then creates the rest of the sandbox. From the ADD on the address is in use. After a power-off nothing is undone.
 func (p *worker) make(ctx context.Context, b *box, before, behind time.Duration, fails bool) error {
 	defer p.w.locked(func() { b.making = false }) // also where it failed
 	if !rested(ctx, before) {
@@ -107,7 +106,7 @@ func (p *worker) make(ctx context.Context, b *box, before, behind time.Duration,
 	return nil
 }
 
-// leave is a sandbox that comes up after its pod's end: the kubelet's housekeeping finds it in the runtime's list, and stops it.
+// leave is a sandbox that is created after its pod's termination: the kubelet's housekeeping finds it in the runtime's list, and stops it.
 func (p *worker) leave(b *box, err error) {
 	if err == nil && !rested(p.w.ctx, between(p.w.rand("housekeeping "+b.id), 30*time.Second, 3*time.Minute)) {
 		return
@@ -117,7 +116,7 @@ func (p *worker) leave(b *box, err error) {
 	}
 }
 
-// undo takes back what was made of a sandbox.
+// undo removes an incomplete sandbox.
 func (p *worker) undo(b *box) {
 	if !p.m.has(b) {
 		p.removeBox(b)
@@ -136,14 +135,14 @@ func (p *worker) undo(b *box) {
 	p.removeBox(b)
 }
 
-// has says that a sandbox was not lost with the machine's boot.
+// has says whether a sandbox was not lost in a reboot of the machine.
 func (m *machine) has(b *box) bool {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
 	return m.on && m.boxes[b.id] == b && b.open
 }
 
-// isAttached says that the last ADD of a sandbox is behind it.
+// isAttached says whether all ADDs of a sandbox are done.
 func (m *machine) isAttached(b *box) bool {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()

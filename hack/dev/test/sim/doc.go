@@ -3,6 +3,6 @@
 // Package sim plays histories of the whole product in virtual time: the real manager and the real agents, whereabouts' real allocator and
 // reconciler, and simulated kubelets, on the API server in memory (docs/decisions/0125, 0146).
 //
-// A seed decides everything: the pods, the faults and the order of all steps. Play runs in a testing/synctest bubble. What a history has to
-// keep is judged by checkers that know the machines themselves and share no code with the product.
+// A seed decides everything: the pods, the faults and the order of all steps. Play runs in a testing/synctest bubble. Checkers that know the machines,
+// and share no code with the product, judge each history.
 package sim

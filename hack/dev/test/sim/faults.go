@@ -29,7 +29,7 @@ const (
 	Invalid           Kind = "invalid"
 	Throttled         Kind = "throttled"
 	InternalError     Kind = "internal-error"
-	AnswerLost        Kind = "answer-lost"
+	ResponseLost      Kind = "response-lost"
 	Refused           Kind = "refused"
 	AgentRestart      Kind = "agent-restart"
 	ReportLate        Kind = "report-late"
@@ -59,29 +59,29 @@ const (
 	EntryRestored     Kind = "entry-restored"
 )
 
-// rareKinds are played where the owners of entries are unknown, and nowhere else.
+// rareKinds are played only in plans with unknown owners of entries.
 var rareKinds = []Kind{EntryRestored}
 
 // kinds are all that a plan draws from.
 var kinds = []Kind{CrashAfterWrite, StaleRestart, TwoLeaders, ClockJump, AgentClockSkew, WatchDelayed, WatchCut, WatchExpired, WatchMerged, Conflict, Invalid, Throttled,
-	InternalError, AnswerLost, Refused, AgentRestart, ReportLate, ReportLost, ReportDoubled, RuntimeEmpty, RuntimeFails, SandboxNotLoaded, SandboxRestart, SandboxSlow, KubeletLate, StopFails, DELLost, Reboot,
+	InternalError, ResponseLost, Refused, AgentRestart, ReportLate, ReportLost, ReportDoubled, RuntimeEmpty, RuntimeFails, SandboxNotLoaded, SandboxRestart, SandboxSlow, KubeletLate, StopFails, DELLost, Reboot,
 	Replacement, Partition, Reregistration, Clone, OutOfService, DeclaredDead, Reconciler, ControlLoop, StripFinalizer, ForceDelete, Forger, TenantAnnotations}
 
 // stories are kinds that often go together: those of pods and their sandboxes, of nodes, of processes and their calls, and of agents.
 var stories = [][]Kind{
 	{SandboxNotLoaded, SandboxRestart, SandboxRestart, SandboxSlow, KubeletLate, StopFails, DELLost, DELLost, ForceDelete, StripFinalizer, ControlLoop, WatchDelayed, CrashAfterWrite},
 	{Reboot, Replacement, Partition, Reregistration, Clone, OutOfService, DeclaredDead, SandboxSlow, DELLost, ForceDelete},
-	{CrashAfterWrite, StaleRestart, TwoLeaders, ClockJump, WatchDelayed, WatchCut, WatchExpired, WatchMerged, Conflict, Invalid, Throttled, InternalError, AnswerLost, Refused,
+	{CrashAfterWrite, StaleRestart, TwoLeaders, ClockJump, WatchDelayed, WatchCut, WatchExpired, WatchMerged, Conflict, Invalid, Throttled, InternalError, ResponseLost, Refused,
 		DELLost, SandboxRestart},
 	{AgentRestart, AgentClockSkew, ReportLate, ReportLost, ReportDoubled, RuntimeEmpty, RuntimeFails, SandboxNotLoaded, SandboxRestart, DELLost, Reregistration, Reboot},
 }
 
-// performers are what each kind does. What counts itself when it comes true is in counted.
+// performers are the functions of each kind. Kinds that count themselves when they come true are in counted.
 var performers = map[Kind]func(*World, Fault){
 	CrashAfterWrite: (*World).crashAfterWrite,
 	StaleRestart:    (*World).staleRestart, TwoLeaders: (*World).twoLeaders, ClockJump: (*World).clockJump, AgentClockSkew: (*World).skewAgent,
 	WatchDelayed: (*World).delayWatches, WatchMerged: (*World).mergeWatches, WatchCut: (*World).cutWatches, WatchExpired: (*World).cutWatches,
-	Conflict: (*World).inject, Invalid: (*World).inject, Throttled: (*World).inject, InternalError: (*World).inject, AnswerLost: (*World).inject,
+	Conflict: (*World).inject, Invalid: (*World).inject, Throttled: (*World).inject, InternalError: (*World).inject, ResponseLost: (*World).inject,
 	Refused: (*World).inject, ReportLost: (*World).inject, ReportDoubled: (*World).inject,
 	AgentRestart: (*World).restartAgent, ReportLate: func(w *World, f Fault) { w.hold("agent@"+w.at(f).name, f.For) },
 	RuntimeEmpty: (*World).breakRuntime, RuntimeFails: (*World).breakRuntime, SandboxSlow: (*World).breakRuntime, StopFails: (*World).breakRuntime, SandboxNotLoaded: (*World).unload, SandboxRestart: (*World).endSandbox,
@@ -95,8 +95,8 @@ var performers = map[Kind]func(*World, Fault){
 	Forger: (*World).forge, TenantAnnotations: (*World).annotate, EntryRestored: (*World).restoreEntry,
 }
 
-// counted are the kinds that are counted when they befall a call.
-var counted = []Kind{CrashAfterWrite, Conflict, Invalid, Throttled, InternalError, AnswerLost, Refused, ReportLost, ReportDoubled, ControlLoop, EntryRestored}
+// counted are the kinds that are counted when they affect a call.
+var counted = []Kind{CrashAfterWrite, Conflict, Invalid, Throttled, InternalError, ResponseLost, Refused, ReportLost, ReportDoubled, ControlLoop, EntryRestored}
 
 func (w *World) locked(f func()) {
 	w.mu.Lock()
@@ -120,7 +120,7 @@ func (w *World) playFaults() {
 	}
 }
 
-// nodeOf is the name of the node that a fault befalls, if it befalls one.
+// nodeOf is the name of the node that a fault affects, if any.
 func nodeOf(f Fault) string {
 	if f.Who != "manager" {
 		return f.Who
@@ -128,7 +128,7 @@ func nodeOf(f Fault) string {
 	return []string{"node-1", "node-2"}[f.N%2]
 }
 
-// at is the machine that a fault befalls.
+// at is the machine that a fault affects.
 func (w *World) at(f Fault) *machine {
 	name := nodeOf(f)
 	w.mu.Lock()
@@ -141,7 +141,7 @@ func (w *World) at(f Fault) *machine {
 	panic("no machine " + name)
 }
 
-// near is the machine of the pod that a fault befalls, or else of the fault's node: what goes wrong with a pod goes wrong where it runs.
+// near is the machine of the pod that a fault affects, or else of the fault's node.
 func (w *World) near(f Fault) *machine {
 	if pod := w.target(f); pod != nil && pod.Spec.NodeName != "" {
 		f.Who = pod.Spec.NodeName
@@ -149,9 +149,9 @@ func (w *World) near(f Fault) *machine {
 	return w.at(f)
 }
 
-// inject has the next calls of a process fail.
+// inject makes the next calls of a process fail.
 func (w *World) inject(f Fault) {
-	i := &injection{kind: f.Kind, client: "manager", left: f.N, writes: f.Kind == Conflict || f.Kind == Invalid || f.Kind == AnswerLost}
+	i := &injection{kind: f.Kind, client: "manager", left: f.N, writes: f.Kind == Conflict || f.Kind == Invalid || f.Kind == ResponseLost}
 	isReport := f.Kind == ReportLost || f.Kind == ReportDoubled
 	if isReport || f.Who != "manager" {
 		i.client = "agent@" + w.at(f).name
@@ -161,7 +161,7 @@ func (w *World) inject(f Fault) {
 	w.after(f.For, func() { w.locked(func() { i.left = 0 }) })
 }
 
-// processOf is the prefix of the client that a fault befalls.
+// processOf is the prefix of the client that a fault affects.
 func (w *World) processOf(f Fault) string {
 	if f.Who == "manager" {
 		return "manager"
@@ -263,7 +263,7 @@ func (w *World) cutWatches(f Fault) {
 	}
 }
 
-// breakRuntime has a machine's runtime do something wrong for a while; what, the machine knows by the kind.
+// breakRuntime makes a machine's runtime fail for a while, in the way of the kind.
 func (w *World) breakRuntime(f Fault) {
 	m := w.at(f)
 	if f.Kind == SandboxSlow || f.Kind == StopFails {
@@ -273,10 +273,10 @@ func (w *World) breakRuntime(f Fault) {
 	w.after(f.For, func() { w.locked(func() { m.broken[f.Kind]-- }) })
 }
 
-// target is the pod that a fault befalls; nil if there is none.
+// target is the pod that a fault affects; nil if there is none.
 func (w *World) target(f Fault) *corev1.Pod { return w.pod(namespace, podName(f.Pod), "") }
 
-// excuse takes the sandboxes of a pod out of the guard's care.
+// excuse exempts the sandboxes of a pod from the checks.
 func (w *World) excuse(pod *corev1.Pod, why string) {
 	w.locked(func() {
 		w.excused[pod.UID] = why
@@ -293,28 +293,28 @@ func (w *World) excuse(pod *corev1.Pod, why string) {
 // What keeps a manager, or an agent, from doing its work in time.
 var (
 	managerKinds = []Kind{CrashAfterWrite, StaleRestart, TwoLeaders, ClockJump, WatchDelayed, WatchCut, WatchExpired, WatchMerged, Conflict, Invalid, Throttled, InternalError,
-		AnswerLost, Refused}
-	agentKinds = []Kind{AgentClockSkew, WatchDelayed, WatchCut, WatchExpired, WatchMerged, WatchMerged, Conflict, Invalid, Throttled, InternalError, AnswerLost, Refused, AgentRestart, ReportLate,
+		ResponseLost, Refused}
+	agentKinds = []Kind{AgentClockSkew, WatchDelayed, WatchCut, WatchExpired, WatchMerged, WatchMerged, Conflict, Invalid, Throttled, InternalError, ResponseLost, Refused, AgentRestart, ReportLate,
 		ReportLost, ReportDoubled, RuntimeEmpty, RuntimeFails, Partition, Reboot, Replacement, Reregistration, Clone, OutOfService}
 )
 
 // restarts are what begins another process of the manager, or another time.
 var restarts = []Kind{CrashAfterWrite, StaleRestart, TwoLeaders, ClockJump}
 
-// ofAgents are what befalls agents alone.
+// ofAgents are the kinds that only affect agents.
 var ofAgents = []Kind{AgentClockSkew, AgentRestart, ReportLate, ReportLost, ReportDoubled, RuntimeEmpty, RuntimeFails, SandboxNotLoaded}
 
-// felt is how long a fault is felt behind its end.
+// felt is how long a fault has effects after its end.
 const felt = 3 * time.Minute
 
-// isDisturbed says whether another fault of these kinds, on a node unless it is empty, is felt while this one matters.
+// isDisturbed says whether another fault of these kinds, on a node unless it is empty, has effects during this one.
 func (w *World) isDisturbed(f Fault, kinds []Kind, node string, matters time.Duration) bool {
 	return slices.ContainsFunc(w.plan.Faults, func(o Fault) bool {
 		return o != f && slices.Contains(kinds, o.Kind) && (node == "" || isOnNode(o, node)) && o.At-felt < f.At+matters && f.At < o.At+o.For+felt
 	})
 }
 
-// isOnNode: what befalls calls and watches befalls the manager's, unless a node is named.
+// isOnNode: faults of calls and watches affect those of the manager, unless a node is named.
 func isOnNode(f Fault, node string) bool {
 	return nodeOf(f) == node && (f.Who != "manager" || !slices.Contains(managerKinds, f.Kind))
 }

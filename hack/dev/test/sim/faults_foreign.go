@@ -29,8 +29,8 @@ func (w *World) reconcile(Fault) {
 	w.note("the reconciler freed %v: %v", freed, err)
 }
 
-// collectEntries is whereabouts' control loop on a node: after a pod is gone it frees each entry under the pod's name, unless a pod of that name
-// lives. It has the token of CNI DEL, and is not told from it (docs/limits.md).
+// collectEntries is whereabouts' control loop on a node: after a pod is deleted it frees each entry with the pod's name, unless a pod of that name is
+// live. It has the token of CNI DEL, from which it cannot be distinguished (docs/limits.md).
 func (w *World) collectEntries(f Fault) {
 	m, name := w.at(f), podName(f.Pod)
 	if pod := w.pod(namespace, name, ""); pod != nil && pod.DeletionTimestamp == nil || !m.isOn() || m.kubelet == nil {
@@ -52,7 +52,7 @@ func (w *World) collectEntries(f Fault) {
 	}
 }
 
-// excuseBox excuses the sandbox of an entry, or takes that back.
+// excuseBox exempts the sandbox of an entry from the checks, or ends that.
 func (w *World) excuseBox(e entry, why string) {
 	w.locked(func() {
 		for _, b := range w.usage.users[e.address] {
@@ -70,7 +70,7 @@ func (w *World) forceDelete(f Fault) {
 	}
 }
 
-// forge is a tenant who writes a pod's end, as if he were its kubelet or, with an even N, under a name of his own.
+// forge: a tenant writes the termination of a pod, as the kubelet or, with an even N, under another field manager.
 func (w *World) forge(f Fault) {
 	pod := w.target(f)
 	if pod == nil {
@@ -88,7 +88,7 @@ func (w *World) forge(f Fault) {
 	w.note("a forger ends %s (%s) as %s: %v", pod.Name, pod.UID, manager, err)
 }
 
-// annotate is a tenant who writes what he likes into his pod's annotations.
+// annotate: a tenant writes false annotations into a pod.
 func (w *World) annotate(f Fault) {
 	pod := w.target(f)
 	if pod == nil {
@@ -104,7 +104,7 @@ func (w *World) annotate(f Fault) {
 	w.note("a tenant annotates %s: %v", pod.Name, err)
 }
 
-// restoreEntry is a person who writes a further entry of a sandbox without an owner into its pool, as from an old copy: it names no pod.
+// restoreEntry: a user writes a further entry of a sandbox without an owner into its pool, as from a backup: it names no pod.
 func (w *World) restoreEntry(f Fault) {
 	for until := w.since() + f.For; w.since() < until; {
 		if !rested(w.ctx, time.Second) || !w.turn(w.ctx, "a person compares the pools with a copy") {

@@ -67,7 +67,7 @@ func (w *World) replace(f Fault) {
 	})
 }
 
-// cutOff partitions a machine from the API server: what runs there runs on.
+// cutOff partitions a machine from the API server; its processes keep running.
 func (w *World) cutOff(f Fault) {
 	m := w.at(f)
 	if !m.isOn() {
@@ -82,7 +82,7 @@ func (w *World) cutOff(f Fault) {
 	})
 }
 
-// reregister deletes a Node whose machine goes on, and has it register again.
+// reregister deletes the Node of a running machine, which registers again.
 func (w *World) reregister(f Fault) {
 	m := w.at(f)
 	if !m.isOn() || w.node(m.node) == nil {
@@ -122,7 +122,7 @@ func (w *World) clone(f Fault) {
 	})
 }
 
-// copySandboxes has the runtime of a clone list what the machine had when it was copied. No sandbox uses an address there.
+// copySandboxes makes the runtime of a clone list the sandboxes of the machine from when it was copied. They use no address there.
 func (m *machine) copySandboxes(of *machine) {
 	for _, b := range of.byAge() {
 		if b.namespace == namespace {
@@ -131,7 +131,7 @@ func (m *machine) copySandboxes(of *machine) {
 	}
 }
 
-// declareDead switches a machine off, and says so by the taint; it comes back later.
+// declareDead switches a machine off and adds the out-of-service taint; it comes back later.
 func (w *World) declareDead(f Fault) {
 	m := w.at(f)
 	node := w.node(m.node)
@@ -148,7 +148,7 @@ func (w *World) declareDead(f Fault) {
 	w.after(f.For+3*time.Minute, func() { w.boot(m) })
 }
 
-// taint declares a node dead, and does what follows.
+// taint adds the out-of-service taint, with its consequences.
 func (w *World) taint(name string) {
 	if node := w.node(name); node != nil {
 		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "node.kubernetes.io/out-of-service", Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute})
@@ -160,7 +160,7 @@ func (w *World) taint(name string) {
 // hangs is how long a hanging kubelet hangs at least.
 const hangs = 7 * time.Minute
 
-// declareDeadAlive is an administrator who takes a machine for dead whose kubelet alone hangs: its sandboxes run, and its agent reports them.
+// declareDeadAlive: an administrator adds the taint although only the kubelet hangs: the sandboxes run, and the agent reports them.
 func (w *World) declareDeadAlive(f Fault) {
 	m := w.at(f)
 	if !m.isOn() || w.node(m.node) == nil {
@@ -180,7 +180,7 @@ func (w *World) declareDeadAlive(f Fault) {
 	w.after(f.For+hangs, func() { w.resume(m) })
 }
 
-// resume has the kubelet of a machine go on, under the Node object that stands.
+// resume makes the kubelet of a machine continue, under the present Node object.
 func (w *World) resume(m *machine) {
 	w.locked(func() { m.hangs = false })
 	if node := w.node(m.node); w.ctx.Err() == nil && node != nil && m.isOn() && w.stands(m) {
@@ -192,7 +192,7 @@ func (w *World) resume(m *machine) {
 	}
 }
 
-// evict is what follows the taint: the node's pods are deleted, and PodGC ends them.
+// evict is the consequence of the taint: the node's pods are deleted, and PodGC removes them.
 func (w *World) evict(node string) {
 	for _, pod := range w.sortedPods() {
 		if pod.Spec.NodeName == node && !pod.Spec.HostNetwork {
@@ -209,7 +209,7 @@ func (w *World) untaint(name string) {
 	}
 }
 
-// heal ends all that is wrong: every machine runs or is gone for good, and every process.
+// heal ends all faults: every process runs, and every machine runs or is gone for good.
 func (w *World) heal() {
 	w.note("everything is healed")
 	w.locked(func() {
@@ -237,12 +237,12 @@ func (w *World) heal() {
 	}
 	w.locked(func() { w.mute = false })
 	if w.plan.Unowned {
-		w.replaceSilent()
+		w.replacePodsWithoutStatus()
 	}
 }
 
-// replaceSilent is what the hold of an orphan tells a person to do: a pod that shows no address may have any.
-func (w *World) replaceSilent() {
+// replacePodsWithoutStatus is the remedy in the message of a held orphan: a pod without a network-status may have its address.
+func (w *World) replacePodsWithoutStatus() {
 	for _, pod := range w.sortedPods() {
 		if pod.Annotations[networkStatus] == "" && len(pod.Annotations["k8s.v1.cni.cncf.io/networks"]) > 0 && pod.DeletionTimestamp == nil {
 			err := w.client("person", nil).Delete(w.ctx, pod, client.Preconditions{UID: &pod.UID})

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// staleRestart ends the manager; the next one's caches begin with what was some changes ago.
+// staleRestart ends the manager; the caches of the next one begin with an earlier state.
 func (w *World) staleRestart(f Fault) {
 	m, err := w.leader()
 	if err != nil || m.paused {
@@ -18,7 +18,7 @@ func (w *World) staleRestart(f Fault) {
 	}
 }
 
-// twoLeaders stops the manager for a while as if its machine stood still. Another one leads by the time that it goes on; soon it notices.
+// twoLeaders pauses the manager, as if its machine froze. Another one leads by the time that it continues; soon it notices.
 func (w *World) twoLeaders(f Fault) {
 	old, err := w.leader()
 	if err != nil || old.paused {
@@ -92,17 +92,17 @@ func (m *machine) isOn() bool {
 	return m.on
 }
 
-// unload has the runtime lose a sandbox that runs on. The kubelet then reports what it sees.
+// unload makes the runtime lose a sandbox that keeps running. The kubelet then reports what it sees.
 func (w *World) unload(f Fault) {
 	if !w.plan.Agents {
-		return // nobody else could know it
+		return // otherwise it cannot be known
 	}
 	m := w.near(f)
 	for _, b := range m.byAge() {
 		if b.namespace == namespace && b.ready && !b.creating && b.name == podName(f.Pod) {
 			w.locked(func() { b.unloaded = true })
 			w.note("%s: the runtime loses %s", m.name, b)
-			w.act(func() { // somebody finds its processes in the end
+			w.act(func() { // a user finds its processes later
 				rested(w.ctx, max(f.For, duration-w.since()))
 				w.usage.end(w, b)
 				w.locked(func() { delete(m.boxes, b.id) })
@@ -112,8 +112,8 @@ func (w *World) unload(f Fault) {
 	}
 }
 
-// endSandbox kills the sandbox of a pod that goes on: its kubelet makes another one. A runtime that loses one may be slow for a while, and may have
-// lost what CNI DEL needs.
+// endSandbox kills the sandbox of a pod, whose kubelet creates another one. A runtime that loses one may be slow for a while, and may have lost the
+// state for CNI DEL.
 func (w *World) endSandbox(f Fault) {
 	if slow := f; f.N%2 == 0 {
 		slow.Kind = SandboxSlow

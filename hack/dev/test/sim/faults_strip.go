@@ -17,23 +17,23 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 )
 
-// What a person does who takes the finalizers off a pod, by N. First comes a write that says nothing of it, which a policy refuses.
+// The actions of a user who removes the finalizers of a pod, by N. The first write has no statement about the addresses, and a policy refuses it.
 const (
-	// keptAndStripped: the pod is deleted, its addresses are kept, and the glass is broken, as kubectl holdfast unhold does.
+	// keptAndStripped: the pod is deleted, its addresses are kept, and the break-glass annotation is used, as kubectl holdfast unhold does.
 	keptAndStripped = 1
-	// leftAfterStrip: the glass of a pod that lives is broken, and nothing follows, if N leaves this remainder by three.
+	// leftAfterStrip: the finalizers of a live pod are removed, and nothing follows; N modulo three.
 	leftAfterStrip = 2
 	// forcedInVain: the pod is force-deleted with its finalizer.
 	forcedInVain = 3
-	// givenUpAndStripped: the pod is deleted, and the glass is broken by a person who gives its addresses up.
+	// givenUpAndStripped: the pod is deleted, and its addresses are given up.
 	givenUpAndStripped = 4
 	// frozenAfterStrip: as leftAfterStrip, and then its node freezes.
 	frozenAfterStrip = 6
-	// protectedWithin is when that comes: a stripped pod is protected again within seconds.
+	// protectedWithin is how soon a stripped pod is protected again.
 	protectedWithin = 20 * time.Second
 )
 
-// strip is a person who takes the finalizers off a pod.
+// strip: a user removes the finalizers of a pod.
 func (w *World) strip(f Fault) {
 	pod := w.target(f)
 	if pod == nil {
@@ -57,14 +57,14 @@ func (w *World) strip(f Fault) {
 	}
 }
 
-// glassBreaker is the client of a person who says what becomes of the addresses.
+// glassBreaker is the client of a user with a statement about the addresses.
 const glassBreaker = "glass-breaker"
 
 func (w *World) person(name string) client.Client {
 	return w.client(name, &user.DefaultInfo{Name: "person", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}})
 }
 
-// breakGlass takes the finalizers off with a statement about the addresses.
+// breakGlass removes the finalizers with a statement about the addresses.
 func (w *World) breakGlass(pod *corev1.Pod, statement v1alpha1.UnholdStatement) error {
 	err := w.takeFinalizers(w.person(glassBreaker), pod, map[string]string{v1alpha1.UnholdAnnotation: statement.Because("the simulation says so")})
 	w.note("a person breaks the glass of %s (%s), its addresses are %s: %v", pod.Name, pod.UID, statement, err)
@@ -79,7 +79,7 @@ func (w *World) takeFinalizers(c client.Client, pod *corev1.Pod, annotations map
 	return c.Patch(w.ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, must(json.Marshal(map[string]any{"metadata": metadata}))))
 }
 
-// giveUp breaks the glass of a pod and lets others have its addresses. It is false if the pod does not live on.
+// giveUp removes the finalizers of a pod and gives up its addresses. It is false if the pod is not live.
 func (w *World) giveUp(pod *corev1.Pod) bool {
 	if w.breakGlass(pod, v1alpha1.UnholdGivenUp) != nil {
 		return false
@@ -92,7 +92,7 @@ func (w *World) giveUp(pod *corev1.Pod) bool {
 	return false
 }
 
-// keep is what the plugin does before it breaks the glass.
+// keep does what the plugin does before it removes the finalizers.
 func (w *World) keep(pod *corev1.Pod) error {
 	c := w.person(glassBreaker)
 	now := w.pod(pod.Namespace, pod.Name, pod.UID)
@@ -107,22 +107,21 @@ func (w *World) keep(pod *corev1.Pod) error {
 	return err
 }
 
-// giveUpAndLeave leaves a pod that lives on to the guard.
+// giveUpAndLeave leaves a live pod to be protected again.
 func (w *World) giveUpAndLeave(f Fault, pod *corev1.Pod) {
 	if w.giveUp(pod) {
 		w.excuseDisturbed(f, pod)
 	}
 }
 
-// excuseDisturbed excuses a pod that lost its finalizer where the manager may not protect it again before it is deleted.
+// excuseDisturbed exempts a pod that lost its finalizer if the manager may not protect it again before its deletion.
 func (w *World) excuseDisturbed(f Fault, pod *corev1.Pod) {
 	if w.isDisturbed(f, managerKinds, "", time.Minute) {
 		w.excuse(pod, "its finalizer was stripped while the manager could not protect it again")
 	}
 }
 
-// freezeAndForce is what follows a lost finalizer that nobody noticed: the node freezes, and the pod is force-deleted. By then the guard is to have
-// protected it again.
+// freezeAndForce: after the loss of the finalizer the node freezes, and the pod is force-deleted. By then the manager has to have protected it again.
 func (w *World) freezeAndForce(f Fault, pod *corev1.Pod) {
 	if w.isDisturbed(f, []Kind{DeclaredDead}, pod.Spec.NodeName, f.For) {
 		return // an administrator's word about a node that cannot contradict it is believed

@@ -78,7 +78,7 @@ func servedAtOnce(call apiserver.Call) bool {
 	return false
 }
 
-// fail is what the plan has in store for a call.
+// fail is the failure that the plan has for a call.
 func (w *World) fail(call apiserver.Call) apiserver.Outcome {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,15 +107,15 @@ func outcomeOf(kind Kind, call apiserver.Call) apiserver.Outcome {
 		return apiserver.Outcome{Err: apierrors.NewTooManyRequests("simulated", 1)}
 	case InternalError:
 		return apiserver.Outcome{Err: apierrors.NewInternalError(errors.New("simulated"))}
-	case AnswerLost, ReportLost:
+	case ResponseLost, ReportLost:
 		return apiserver.Outcome{Lost: true}
 	default:
 		return apiserver.Outcome{Err: errUnreachable}
 	}
 }
 
-// bookmark sends the watches of agents and of Nodes a bookmark every minute, as the API server does: without one a quiet watch does not know how new it
-// is.
+// bookmark sends a bookmark to the watches of agents and of Nodes every minute, as the API server does: without one a quiet watch does not know its
+// version.
 func (w *World) bookmark() {
 	for rested(w.ctx, time.Minute) && w.turn(w.ctx, "bookmarks") {
 		for _, s := range w.server.Streams() {
@@ -126,7 +126,7 @@ func (w *World) bookmark() {
 	}
 }
 
-// hold keeps what a process, or one of its watches, does from happening for a while.
+// hold delays the steps of a process, or of one of its watches, for a while.
 func (w *World) hold(prefix string, d time.Duration) {
 	w.setHold(prefix, 1)
 	w.after(d, func() { w.setHold(prefix, -1) })

@@ -52,7 +52,7 @@ func Play(plan Plan, log logr.LogSink, schedule []string) Result {
 		w.startManager(0)
 	}
 	w.sched.Run(firstPods)
-	w.settledAt = w.server.Revision()
+	w.oldestList = w.server.Revision()
 	for i := range plan.Pods {
 		w.act(func() { w.keepPod(i) })
 	}
@@ -76,7 +76,7 @@ func (w *World) seed() {
 	rand.Seed(int64(w.plan.Seed) + int64(w.since())) //nolint:staticcheck // with GODEBUG=randseednop=0
 }
 
-// rest leaves the world alone until it is judged. Most histories end as soon as nothing is left to wait for: what happens then is periodic.
+// rest lets time pass until the judgment. Most histories end as soon as only periodic steps are left.
 func (w *World) rest() {
 	end := w.since() + quiescence
 	w.sched.Run(shortest)
@@ -89,8 +89,8 @@ func (w *World) rest() {
 	}
 }
 
-// settled is the oldest version that a stale list may show.
-func (w *World) settled() uint64 { return w.settledAt }
+// oldestVersion is the oldest version that a stale list may show.
+func (w *World) oldestVersion() uint64 { return w.oldestList }
 
 // end stops every process and waits for it.
 func (w *World) end() {

@@ -104,7 +104,7 @@ func (i *informer) list(ctx context.Context, options metav1.ListOptions) error {
 	return nil
 }
 
-// watch follows the events until the watch has to begin with a list again. A watch that ends goes on where it was.
+// watch handles events until the watch has to begin with a list again. A watch that ends continues at its version.
 func (i *informer) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		w, err := cache.ToListerWatcherWithContext(i.source).WatchWithContext(ctx, metav1.ListOptions{ResourceVersion: i.LastSyncResourceVersion(), AllowWatchBookmarks: true})
@@ -175,7 +175,7 @@ func (i *informer) shaped(object any) any {
 	return object
 }
 
-// put stores an object and tells the handlers that began.
+// put stores an object and calls the handlers that have started.
 func (i *informer) put(o runtime.Object) string {
 	object := i.shaped(o)
 	key, err := cache.MetaNamespaceKeyFunc(object)
@@ -194,10 +194,10 @@ func (i *informer) put(o runtime.Object) string {
 	return key
 }
 
-func (i *informer) remove(object, told any) {
+func (i *informer) remove(object, event any) {
 	_ = i.indexer.Delete(object)
 	for _, r := range i.begun() {
-		r.handler.OnDelete(told)
+		r.handler.OnDelete(event)
 	}
 }
 
@@ -207,7 +207,7 @@ func (i *informer) begun() []*registration {
 	return slices.DeleteFunc(slices.Clone(i.handlers), func(r *registration) bool { return !r.begun })
 }
 
-// greet tells new handlers of all that there is.
+// greet passes all objects to new handlers.
 func (i *informer) greet() {
 	i.mu.Lock()
 	all := slices.Clone(i.handlers)
@@ -226,7 +226,7 @@ func (i *informer) greet() {
 	}
 }
 
-// abandon ends what waits for the informer of a process that ended before its first list.
+// abandon ends the waits for the informer of a process that ended before its first list.
 func (i *informer) abandon() {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -26,11 +26,11 @@ type kubelet struct {
 	cni    *cni
 	ctx    context.Context //nolint:containedctx // a process
 	cancel context.CancelFunc
-	// workers are those of the pods that it knows, the ended ones too. Only the loop uses them.
+	// workers are those of the pods that it knows, including terminated ones. Only the loop uses them.
 	workers map[types.UID]*worker
 }
 
-// worker does what one pod needs, one thing after the other.
+// worker handles one pod sequentially.
 type worker struct {
 	*kubelet
 	namespace, name string
@@ -145,7 +145,7 @@ func (p *worker) wait(d time.Duration) bool {
 	return p.ctx.Err() == nil
 }
 
-// view is the pod as the kubelet knows it; gone where it does not exist any more.
+// view is the pod as the kubelet knows it; gone if it does not exist any more.
 func (p *worker) view() (pod *corev1.Pod, known bool) {
 	if p.isCut() {
 		return nil, false
@@ -153,7 +153,7 @@ func (p *worker) view() (pod *corev1.Pod, known bool) {
 	return p.w.pod(p.namespace, p.name, p.uid), true
 }
 
-// ended says that the pod is to run no more.
+// ended says whether the pod must not run any more.
 func (p *worker) ended(pod *corev1.Pod) bool {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()

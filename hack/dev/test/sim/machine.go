@@ -27,7 +27,7 @@ type machine struct {
 	name, node       string
 	id, system, boot string
 	on, partitioned  bool
-	// hangs: the kubelet stands still, and nothing else.
+	// hangs: only the kubelet does not run.
 	hangs   bool
 	boots   int
 	boxes   map[string]*box
@@ -38,7 +38,7 @@ type machine struct {
 	broken map[Kind]int
 	// gone: the machine never comes back.
 	gone bool
-	// dead says that an administrator declared this machine dead.
+	// dead says that an administrator set the out-of-service taint for this machine.
 	dead string
 }
 
@@ -48,19 +48,19 @@ type box struct {
 	uid                 types.UID
 	machine             *machine
 	ready, open         bool
-	// creating: the runtime is at work on it, and does not list it yet.
+	// creating: the runtime is creating it, and does not list it yet.
 	creating bool
-	// making: a call of its kubelet makes it, has not given it an address yet, and was not given up.
+	// making: a call of its kubelet creates it, has not given it an address yet, and was not canceled.
 	making  bool
 	running int
-	// unloaded: the runtime lost it, and it runs on.
+	// unloaded: the runtime lost it, and it keeps running.
 	unloaded bool
-	// forgotten: the runtime lost it with all that it had, and calls no CNI DEL of it.
+	// forgotten: the runtime lost it with its state, and calls no CNI DEL for it.
 	forgotten bool
-	// addresses are in use from the end of the ADD of each until DEL begins, or the machine ends: one for each network.
+	// addresses are in use from the end of ADD until DEL begins, or the machine stops: one for each network.
 	addresses []string
 	live      bool
-	// excuse says what took this sandbox out of the guard's care.
+	// excuse is why this sandbox is exempt from the checks.
 	excuse string
 }
 
@@ -135,14 +135,14 @@ type runtimeOf struct {
 }
 
 // List is every sandbox that the runtime has loaded.
-func (r runtimeOf) List(context.Context, sandbox.Asked) (*handshake.Listing, error) {
+func (r runtimeOf) List(context.Context, sandbox.Queried) (*handshake.Listing, error) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
 	if r.broken[RuntimeFails] > 0 {
 		return nil, &sandbox.Error{Reason: v1alpha1.ReasonRuntimeUnreachable, Err: errRuntime}
 	}
 	now := r.clock.Now()
-	l := &handshake.Listing{Began: now, Ended: now, TellsNamespaces: true, Strays: map[string]int{}, Runtime: "simulated",
+	l := &handshake.Listing{Began: now, Ended: now, ReportsNamespaces: true, Strays: map[string]int{}, Runtime: "simulated",
 		Tasks: handshake.Tasks{IDs: map[string]bool{}, Pods: map[string]types.UID{}}}
 	for _, id := range slices.Sorted(maps.Keys(r.boxes)) {
 		b := r.boxes[id]
@@ -196,7 +196,7 @@ func (m *machine) byAge() []*box {
 	return all
 }
 
-// silent has the machine's calls fail for a while.
+// silent makes the machine's calls fail for a while.
 func (m *machine) partition(d time.Duration) {
 	m.w.mu.Lock()
 	m.partitioned = true

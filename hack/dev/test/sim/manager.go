@@ -49,7 +49,7 @@ type manager struct {
 	dead   bool
 }
 
-// startManager starts a process. A stale one fills its caches with what was some changes ago.
+// startManager starts a process. The caches of a stale one begin with an earlier state.
 func (w *World) startManager(stale uint64) *manager {
 	w.mu.Lock()
 	w.serial++
@@ -57,7 +57,7 @@ func (w *World) startManager(stale uint64) *manager {
 	w.managers = append(w.managers, m)
 	w.mu.Unlock()
 	if now := w.server.Revision(); stale > 0 {
-		m.stale = strconv.FormatUint(max(now-min(stale, now), w.settled()), 10)
+		m.stale = strconv.FormatUint(max(now-min(stale, now), w.oldestVersion()), 10)
 	}
 	var config *rest.Config
 	config, m.client = w.restConfig(m.name, account("holdfast-system", app.Name, "", "", "", ""))
@@ -103,7 +103,7 @@ func (m *manager) configuration() *configv1alpha1.ManagerConfiguration {
 // leaseDuration is how long a leader is waited for.
 const leaseDuration = 2 * time.Minute
 
-// adjust takes away what a bubble cannot have: sockets, and discovery.
+// adjust removes what a bubble cannot have: sockets and discovery.
 func (m *manager) adjust(o *ctrlmanager.Options) {
 	o.WebhookServer = m.hooks
 	o.Metrics = metricsserver.Options{BindAddress: "0"}
@@ -121,7 +121,7 @@ func (m *manager) adjust(o *ctrlmanager.Options) {
 	}
 }
 
-// kill ends the process at once: nothing that it does is seen any more.
+// kill ends the process at once: its further steps have no effect.
 func (m *manager) isPaused() bool {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
@@ -169,10 +169,10 @@ func (*hooks) Start(ctx context.Context) error {
 // StartedChecker is always content.
 func (*hooks) StartedChecker() healthz.Checker { return healthz.Ping }
 
-// WebhookMux is nothing that anybody uses.
+// WebhookMux is not used.
 func (*hooks) WebhookMux() *http.ServeMux { return http.NewServeMux() }
 
-// webhook is the handler in the newest manager that runs; nil while there is none.
+// webhook is the handler in the newest running manager; nil without one.
 func (w *World) webhook(c admissionregistrationv1.WebhookClientConfig) http.Handler {
 	if c.Service == nil || c.Service.Path == nil {
 		return nil
@@ -191,7 +191,7 @@ func (w *World) webhook(c admissionregistrationv1.WebhookClientConfig) http.Hand
 // restartsWithin is how soon a process that ended runs again.
 const restartsWithin = 3 * time.Second
 
-// crash kills the manager behind one of its writes.
+// crash kills the manager after one of its writes.
 type crash struct {
 	after int
 	// of says which writes count; nil counts all.
@@ -213,14 +213,14 @@ func (c *crash) wrote(w *World, client string) {
 	w.act(w.startAgain)
 }
 
-// startAgain is what the kubelet does with a manager that ended.
+// startAgain restarts a manager that ended, as the kubelet does.
 func (w *World) startAgain() {
 	if rested(w.ctx, restartsWithin) && w.turn(w.ctx, "the manager starts again") && !w.areEnough() {
 		w.startManager(0)
 	}
 }
 
-// areEnough says whether as many managers run as there are to be: another leader may have begun meanwhile.
+// areEnough says whether the planned number of managers runs: another leader may have started meanwhile.
 func (w *World) areEnough() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 
 const (
 	leaseNamespace = "kube-node-lease"
-	// collectedWithin is how soon a Lease goes after its Node.
+	// collectedWithin is how soon a Lease is deleted after its Node.
 	collectedWithin = 10 * time.Second
 )
 
@@ -92,7 +92,7 @@ func (k *kubelet) renewLease() {
 	}
 }
 
-// renew keeps the node's Lease. Nobody reads it while the Node stands: only then, and once for each Node, it is written at all.
+// renew keeps the node's Lease. It is only written once for each Node, and while there is no Node, because otherwise no actor reads it.
 func (k *kubelet) renew() {
 	var known types.UID
 	for {
@@ -113,23 +113,23 @@ func (k *kubelet) renew() {
 	}
 }
 
-// lose says after a while that a node does not answer; meanwhile nothing of its machine is heard.
+// lose sets a node to not Ready after its machine has not responded for a while.
 func (w *World) lose(m *machine) {
 	w.act(func() {
-		if rested(w.ctx, 50*time.Second) && w.turn(w.ctx, "the node controller looks at %s", m.name) && w.isSilent(m) && w.stands(m) {
+		if rested(w.ctx, 50*time.Second) && w.turn(w.ctx, "the node controller looks at %s", m.name) && w.isUnresponsive(m) && w.stands(m) {
 			w.note("%s is not Ready", m.node)
 			m.report(corev1.ConditionUnknown)
 		}
 	})
 }
 
-// stands says that the Node object of its name is this machine's.
+// stands says whether the Node object of its name is of this machine.
 func (w *World) stands(m *machine) bool {
 	node := w.node(m.node)
 	return node != nil && node.Status.NodeInfo.BootID == m.boot
 }
 
-func (w *World) isSilent(m *machine) bool {
+func (w *World) isUnresponsive(m *machine) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !m.on || m.partitioned || m.hangs
@@ -157,7 +157,7 @@ func (w *World) deleteNode(name string) types.UID {
 	return node.UID
 }
 
-// collect is PodGC: pods of a node that is gone fail, and are deleted at once.
+// collect is PodGC: pods of a deleted node fail, and are deleted at once.
 func (w *World) collect(node string) {
 	gc := w.client("podgc", &user.DefaultInfo{Name: "system:serviceaccount:kube-system:pod-garbage-collector", Groups: []string{user.AllAuthenticated}})
 	for _, pod := range w.sortedPods() {

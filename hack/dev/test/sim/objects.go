@@ -36,7 +36,7 @@ const (
 	agentNamespace = "holdfast-agent"
 	namespace      = "apps"
 	network        = "blue"
-	// poolRange is small, so that an address that is released is soon another pod's.
+	// poolRange is small, so that a released address is soon given to another pod.
 	poolRange = "10.0.0.0/28"
 )
 

@@ -19,35 +19,35 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// operatorLooks is how long after everything was healed a person looks at what still waits.
+// operatorLooks is how long after the healing a user handles the remaining waits.
 const operatorLooks = 30 * time.Minute
 
-// looksAgain is how long after that it looks again: where one wait ends, another may begin.
+// looksAgain is the time until the user checks again, because another wait may have begun.
 const looksAgain = 8 * time.Minute
 
-// forAPerson is a wait of which docs/runbook/reasons says that a person ends it, and forAPersonMoved are those where that is so if the Node object of
-// the pod's node was replaced.
+// forAPerson are the waits that a user has to end by docs/runbook/reasons, and forAPersonMoved those for which that applies if the Node object of the
+// pod's node was replaced.
 const forAPerson = "ClaimantUnknown"
 
 var forAPersonMoved = []string{"MachineUnknown", "SandboxRunning"}
 
-// forAPersonCloned are those where two machines have the same identity, and the sandbox was the copy's.
+// forAPersonCloned are those for which two machines have the same identity, and the sandbox was on the copy.
 var forAPersonCloned = []string{"ClaimedTwice", "its machine is registered as node", "the Node object is gone, but the last report of the agent"}
 
-// forASwitch are those where, without agents, the runbook has a person switch the machine off and taint its node out-of-service.
+// forASwitch are those for which, without agents, the runbook tells the user to switch the machine off and taint its node out-of-service.
 var forASwitch = []string{"KubeletNotFinished", "MayBeStarting"}
 
 // staysOff is how long a machine that was switched off for its taint stays so.
 const staysOff = 5 * time.Minute
 
-// operate is a person who follows the runbook. It releases nothing that a machine runs, and nothing of a node that kept its Node object.
+// operate is a user who follows the runbook: no address of a running sandbox is released, and none of a node that kept its Node object.
 func (w *World) operate() {
 	for after := operatorLooks; rested(w.ctx, after) && w.turn(w.ctx, "the operator looks at what waits"); after = looksAgain {
 		w.endWaits()
 	}
 }
 
-// endWaits ends what a person ends.
+// endWaits ends the waits that a user has to end.
 func (w *World) endWaits() {
 	records := w.server.All("ipallocations")
 	for _, name := range slices.Sorted(maps.Keys(records)) {
@@ -68,7 +68,7 @@ func (w *World) endWaits() {
 	if slices.ContainsFunc(slices.Collect(maps.Values(records)), func(record *unstructured.Unstructured) bool {
 		return w.plan.Unowned && strings.Contains(conditionsOf(record), "shows no address yet")
 	}) {
-		w.replaceSilent()
+		w.replacePodsWithoutStatus()
 	}
 }
 
@@ -90,8 +90,8 @@ func (w *World) switchOffWaiting(records objects) {
 	}
 }
 
-// standsInTheWay says whether a record is that of an orphan of unknown owner, and its address stands for another sandbox by now. Without
-// agents, and where a clone that is gone had claimed the sandbox, both are held until a person deletes the record (docs/runbook/reasons/waits.md). It does not if a machine runs the sandbox.
+// standsInTheWay says whether the record is of an orphan with an unknown owner whose address another sandbox has by now, and no machine runs the
+// orphan. Without agents, or if a clone that is gone claimed it, both are held until a user deletes the record (docs/runbook/reasons/waits.md).
 func (w *World) standsInTheWay(name string, record *unstructured.Unstructured) bool {
 	state, _, _ := unstructured.NestedString(record.Object, "status", "state")
 	name = strings.TrimPrefix(name, "/")
@@ -101,7 +101,7 @@ func (w *World) standsInTheWay(name string, record *unstructured.Unstructured) b
 	return isOrphan && state == "Conflict" && (w.plan.Unowned || w.isAloneLocked(name)) && w.liveBoxesLocked()[sandbox] == nil
 }
 
-// deleteRecord does what a refusal of the policy says.
+// deleteRecord follows the refusal of the policy.
 func (w *World) deleteRecord(record *unstructured.Unstructured) {
 	c := w.client("operator", nil)
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"holdfast.dev/break-glass":"no machine runs it"}}}`))
@@ -113,10 +113,10 @@ func (w *World) deleteRecord(record *unstructured.Unstructured) {
 	w.locked(func() { w.byHand++ })
 }
 
-// forAReplacement is a wait of which the runbook says that a person replaces a pod.
+// forAReplacement is a wait for which the runbook tells the user to replace a pod.
 const forAReplacement = " Conflict:"
 
-// replaceRivals deletes the pods that live and whose records have an address of a record.
+// replaceRivals deletes live pods whose records share an address with a record.
 func (w *World) replaceRivals(name string, records objects) {
 	for _, other := range slices.Sorted(maps.Keys(records)) {
 		podNamespace, _, _ := unstructured.NestedString(records[other].Object, "spec", "podNamespace")
@@ -140,7 +140,7 @@ func addressesOf(record *unstructured.Unstructured) []string {
 	return all
 }
 
-// switchOff ends all that runs on a machine, declares it dead, and boots it later.
+// switchOff stops a machine, taints its node, and boots it later.
 func (w *World) switchOff(m *machine) {
 	if !m.isOn() {
 		return
@@ -172,8 +172,8 @@ func (w *World) movedUnder(record *unstructured.Unstructured) bool {
 	return node != nil && err == nil && node.CreationTimestamp.After(at)
 }
 
-// releaseByHand does for each entry of a record that no machine uses what kubectl holdfast release does: it leaves the trail, and takes the
-// entry and its reservation away.
+// releaseByHand does what kubectl holdfast release does, for each entry of a record that no machine uses: it writes the audit log, and removes the entry
+// and its reservation.
 func (w *World) releaseByHand(record *unstructured.Unstructured) {
 	w.mu.Lock()
 	live := w.liveBoxesLocked()
@@ -199,7 +199,7 @@ func (w *World) releaseByHand(record *unstructured.Unstructured) {
 	}
 }
 
-// removeEntry takes the entry of a sandbox from a pool.
+// removeEntry removes the entry of a sandbox from a pool.
 func (w *World) removeEntry(c client.Client, pool, sandbox string) {
 	stands := w.server.All("ippools")[pool]
 	if stands == nil {

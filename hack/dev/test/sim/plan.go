@@ -18,7 +18,7 @@ type Fault struct {
 	Kind Kind
 	// At is when it begins, and For how long it lasts where it lasts.
 	At, For time.Duration
-	// Who, Pod and N say whom it befalls; what they mean is the kind's business.
+	// Who, Pod and N say what it affects; their meaning depends on the kind.
 	Who string
 	Pod int
 	N   int
@@ -35,7 +35,7 @@ type Event struct {
 	Pod int
 }
 
-// Plan is all that a seed says about a history, besides the order of its steps.
+// Plan is a history by its seed, without the order of its steps.
 type Plan struct {
 	Seed   uint64
 	Pods   int
@@ -49,12 +49,11 @@ type Plan struct {
 	Agents bool
 	// Networks is how many each pod is attached to: its sandboxes have so many addresses.
 	Networks int
-	// Unowned: no network-status is ever written, the first sandboxes come while no manager watches, and a clone brings the sandboxes of its machine with
-	// it: the owner of an entry has to be found by queries to all nodes.
+	// Unowned: no network-status is written, the first sandboxes are created while no manager runs, and a clone has the sandboxes of its machine: owners
+	// have to be found by queries to all nodes.
 	Unowned bool
-	// Slow, Late and Fails: without any fault, one half of a creation of so many is slow, a kubelet learns late of one change of so many, and one
-	// creation of so many fails behind its ADD.
-	// The manager's watches are late behind one change of so many.
+	// Slow, Late and Fails are the inverse rates without a fault: of slow halves of creations, of changes that a kubelet or the manager sees late, and of
+	// creations that fail after their ADD.
 	Slow, Late, Fails, Lags int
 }
 
@@ -79,14 +78,14 @@ const (
 	withUnowned = 29
 )
 
-// seldom are how seldom something is slow, late or fails, and does what a user does.
+// seldom are the inverse rates of slow, late and failing steps, and of actions of the user.
 var (
 	seldom = []int{often, 8, 8, 16}
 	does   = []string{"delete", "delete", "hurry", "interrupt", "complete"}
 )
 
 const (
-	// often is how seldom in a history that is rough, as one of roughOnes is in everything.
+	// often is the inverse rate in a rough history; one of roughOnes is rough in everything.
 	often, roughOnes = 2, 4
 )
 
@@ -143,7 +142,7 @@ func drawFaults(r *rand.Rand, p *Plan) []Fault {
 			f.At, f.Who, f.Pod = min(before.At+shortly(r), faultsUntil), before.Who, before.Pod
 		}
 		if !p.Agents && slices.Contains(managerKinds, f.Kind) {
-			f.Who = "manager" // there is nobody else who calls and watches
+			f.Who = "manager" // no other client calls and watches
 		}
 		faults = append(faults, f)
 	}

@@ -72,7 +72,7 @@ func TestReplay(t *testing.T) {
 	fmt.Println(strings.Join(lines, "\n"))
 	fmt.Printf("violated %d times of %d; recorded steps: %d, out of turn: %d\n", violated, *times, len(schedule), last.Derailed)
 	if len(last.Violations) > 0 {
-		t.Error(tell(plan, last, kept))
+		t.Error(explain(plan, last, kept))
 	}
 }
 

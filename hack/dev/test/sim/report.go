@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Report is what an exploration came to, as bin/robustness/report.json has it.
+// Report is the result of an exploration, as in bin/robustness/report.json.
 type Report struct {
 	Histories  int            `json:"histories"`
 	Steps      int            `json:"steps"`
@@ -22,7 +22,7 @@ type Report struct {
 	// Seeds are those whose history was violated.
 	Seeds   []uint64 `json:"seeds"`
 	Seconds float64  `json:"seconds"`
-	// ByHand is how many addresses waited for a person in the end, as the runbook says that they do.
+	// ByHand is how many addresses waited for a user in the end, as described in the runbook.
 	ByHand int `json:"byHand"`
 	// Twice and Different count the histories that were played again, and those that were not the same then.
 	Twice     int `json:"twice"`

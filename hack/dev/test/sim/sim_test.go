@@ -135,12 +135,12 @@ func TestRegressions(t *testing.T) {
 	}
 	for _, seed := range seeds {
 		if r := play(t, NewPlan(seed, nil)); len(r.Violations) > 0 {
-			t.Errorf("seed %d: %s", seed, tell(NewPlan(seed, nil), r, nil))
+			t.Errorf("seed %d: %s", seed, explain(NewPlan(seed, nil), r, nil))
 		}
 	}
 	for seed, kept := range shrunk {
 		if r := play(t, NewPlan(seed, kept)); len(r.Violations) > 0 {
-			t.Errorf("seed %d: %s", seed, tell(NewPlan(seed, kept), r, kept))
+			t.Errorf("seed %d: %s", seed, explain(NewPlan(seed, kept), r, kept))
 		}
 	}
 }
@@ -181,7 +181,7 @@ func TestExplore(t *testing.T) {
 		report.Add(seed, result)
 		if len(result.Violations) > 0 {
 			kept, shortest := shrink(t, seed, result)
-			fmt.Printf("seed %d: %s\n", seed, tell(NewPlan(seed, kept), shortest, kept))
+			fmt.Printf("seed %d: %s\n", seed, explain(NewPlan(seed, kept), shortest, kept))
 			keepRecord(t, record{seed, kept, shortest.Schedule})
 		}
 		if *stop && report.Violations > 0 {
@@ -236,8 +236,8 @@ func shrink(t *testing.T, seed uint64, result Result) ([]int, Result) {
 	return kept, result
 }
 
-// tell is the story of a violated history, and how to play it again.
-func tell(plan Plan, r Result, kept []int) string {
+// explain is the story of a violated history, and how to play it again.
+func explain(plan Plan, r Result, kept []int) string {
 	var text strings.Builder
 	for _, v := range r.Violations {
 		fmt.Fprintf(&text, "\n  %s", v)

@@ -15,13 +15,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
 )
 
-// usage has which sandbox uses which address since when, by what the machines know and not by what anybody wrote.
+// usage has which sandbox uses which address since when, by the machines and not by any object.
 type usage struct {
 	// users are the live sandboxes of each address.
 	users map[string][]*box
 	// stands are the entries of the pool.
 	stands []entry
-	// strays are the sandboxes of which nobody could know whose they are, and why.
+	// strays are the sandboxes whose owner cannot be known, and why.
 	strays map[string]string
 	// lostDELs is how many calls of CNI DEL on a machine are lost next.
 	lostDELs map[string]int
@@ -58,8 +58,8 @@ func (l *usage) begin(w *World, b *box, address string) {
 	l.users[address] = append(slices.DeleteFunc(l.users[address], func(o *box) bool { return !o.live }), b)
 }
 
-// whyStrayLocked says why nobody may know whose a sandbox is that no network-status shows: an earlier pod with the name vanished, or no manager
-// saw in which order the pod was bound and its ADD came.
+// whyStrayLocked says why the owner of a sandbox without a network-status may be unknown: an earlier pod with the name vanished, or no manager saw in
+// which order the pod was bound and its ADD came.
 func (w *World) whyStrayLocked(b *box) string {
 	for uid, name := range w.vanished {
 		if uid != b.uid && name == b.name {
@@ -78,8 +78,8 @@ func (w *World) whyStrayLocked(b *box) string {
 	return ""
 }
 
-// whyUnprotectedLocked says why a pod that vanished was not protected: no replica answered when it was made, and it is protected once a pool shows it to
-// one (docs/limits.md).
+// whyUnprotectedLocked says why a pod that vanished was not protected: no replica of the webhook responded at its creation, and it is protected once a
+// replica sees it in a pool (docs/limits.md).
 func (w *World) whyUnprotectedLocked(uid types.UID) string {
 	isDown := func(f Fault) bool {
 		return slices.Contains(restarts, f.Kind) && f.At-felt < w.since() && w.since() < f.At+f.For+felt
@@ -99,7 +99,7 @@ func firstOf(texts ...string) string {
 	return ""
 }
 
-// end notes that a sandbox uses its address no more.
+// end notes that a sandbox no longer uses its address.
 func (l *usage) end(w *World, b *box) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -161,7 +161,7 @@ func (l *usage) poolChanged(w *World, c apiserver.Change) {
 	}
 }
 
-// removed judges one entry that was taken: nobody's sandbox may be alive on it.
+// removed judges one removed entry: no live sandbox may use its address.
 func (l *usage) removed(w *World, by string, e entry) {
 	for _, b := range l.users[e.address] {
 		if !b.live || strings.HasPrefix(by, "whereabouts@") && e.sandbox == b.id {

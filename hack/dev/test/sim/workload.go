@@ -123,7 +123,7 @@ func (w *World) playEvents() {
 // hurries is how many pods in a row a hurried user deletes at most, and patience how long he waits for the next one.
 const hurries, patience = 3, 5 * time.Minute
 
-// hurry is a user, or a controller in a loop, who deletes the successors of a pod soon after they were bound.
+// hurry: a user, or a controller in a loop, deletes the successors of a pod soon after they were bound.
 func (w *World) hurry(c client.Client, last *corev1.Pod) {
 	r := w.rand("hurry " + string(last.UID))
 	for range 1 + r.IntN(hurries) {
@@ -137,7 +137,7 @@ func (w *World) hurry(c client.Client, last *corev1.Pod) {
 	}
 }
 
-// interrupt is a user who deletes a pod while its sandbox is being made.
+// interrupt: a user deletes a pod while its sandbox is being created.
 func (w *World) interrupt(c client.Client, name string) {
 	r := w.rand(fmt.Sprint("interrupt ", name, w.since()))
 	for until := w.since() + patience; w.since() < until && rested(w.ctx, between(r, 100*time.Millisecond, time.Second)); {
@@ -176,7 +176,7 @@ func (w *World) successor(last *corev1.Pod) *corev1.Pod {
 	return nil
 }
 
-// complete ends a pod's containers; its kubelet ends the rest, and the user deletes it some minutes later.
+// complete terminates a pod's containers; its kubelet terminates the pod, and the user deletes it some minutes later.
 func (w *World) complete(c client.Client, pod *corev1.Pod) {
 	w.mu.Lock()
 	w.completed[pod.UID] = true

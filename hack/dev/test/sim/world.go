@@ -61,15 +61,15 @@ type World struct {
 	found  []Violation
 	trace  []string
 	usage  usage
-	// completed are the pods whose containers ended by themselves.
+	// completed are the pods whose containers terminated by themselves.
 	completed map[types.UID]bool
-	// excused are the pods that somebody took out of the guard's care, and why.
+	// excused are the pods that are exempt from the checks, and why.
 	excused map[types.UID]string
 	// vanished are the pods that vanished although their sandboxes may run, with their names.
 	vanished map[types.UID]string
 	// byHand is how many addresses the operator released.
-	byHand    int
-	settledAt uint64
+	byHand     int
+	oldestList uint64
 }
 
 // Violation is what a checker found.
@@ -110,7 +110,7 @@ func (w *World) rand(name string) *rand.Rand {
 	return rand.New(rand.NewPCG(w.plan.Seed, h.Sum64()))
 }
 
-// restConfig is the way to the server of a client with a name.
+// restConfig is the client configuration of a named client.
 func (w *World) restConfig(name string, who user.Info) (*rest.Config, *apiserver.Client) {
 	transport := w.server.Client(apiserver.Identity{Client: name, User: who})
 	return &rest.Config{Host: "http://memory", Transport: withoutEvents{transport}, QPS: -1, UserAgent: name,
@@ -129,7 +129,7 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// account is a ServiceAccount's user; extra is what a token bound to a pod on a node says.
+// account is the user of a ServiceAccount; extra is that of a token bound to a pod on a node.
 func account(namespace, name string, pod, uid, node, nodeUID string) user.Info {
 	info := &user.DefaultInfo{Name: "system:serviceaccount:" + namespace + ":" + name,
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, user.AllAuthenticated}}
@@ -220,7 +220,7 @@ func (w *World) changed(c apiserver.Change) {
 			node, _ := spec["nodeName"].(string)
 			w.pokeLocked("node " + node)
 		}
-		w.letGo(c)
+		w.checkUnprotect(c)
 	case "ippools":
 		w.usage.poolChanged(w, c)
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
 )
 
-// letGo judges who takes the guard's finalizer off a pod. A manager: no sandbox of the pod may be starting, nor have an entry that the next pod
-// with the name inherits, whether it lives or not. Anybody else has to say in the same write what becomes of the addresses. The world is locked.
-func (w *World) letGo(c apiserver.Change) {
+// checkUnprotect judges the removal of the finalizer from a pod. By a manager: no sandbox of the pod may be starting, or have an entry that the next
+// pod with the name inherits. Any other client has to state in the same write what happens to the addresses. The world is locked.
+func (w *World) checkUnprotect(c apiserver.Change) {
 	before, after := unstructured.Unstructured{Object: c.Old}, unstructured.Unstructured{Object: c.New}
 	if c.New == nil && before.GetLabels()[guardLabel] == "" {
 		w.excused[before.GetUID()] = "it was created while no replica answered, and vanished before a pool showed it" // docs/limits.md
@@ -25,13 +25,13 @@ func (w *World) letGo(c apiserver.Change) {
 	}
 	switch {
 	case strings.HasPrefix(c.Client, "manager"):
-		w.letGoByManager(c, &before)
+		w.checkUnprotectByManager(c, &before)
 	case c.Client != glassBreaker:
 		w.violateLocked("admission", "%s took the finalizer off %s (%s), and nothing refused it", c.Client, before.GetName(), before.GetUID())
 	}
 }
 
-func (w *World) letGoByManager(c apiserver.Change, before *unstructured.Unstructured) {
+func (w *World) checkUnprotectByManager(c apiserver.Change, before *unstructured.Unstructured) {
 	name := before.GetNamespace() + "/" + before.GetName()
 	w.noteLocked("%s lets %s (%s) go", c.Client, name, before.GetUID())
 	for _, b := range w.boxesOfLocked(before.GetUID()) {
@@ -47,7 +47,7 @@ func (w *World) letGoByManager(c apiserver.Change, before *unstructured.Unstruct
 	}
 }
 
-// boxesOfLocked are the sandboxes of a pod that a machine has, or that were the last of their pods at their addresses.
+// boxesOfLocked are the sandboxes of a pod on a machine, and those that were the last users of their addresses.
 func (w *World) boxesOfLocked(uid types.UID) []*box {
 	var all []*box
 	add := func(b *box) {

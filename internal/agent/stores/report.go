@@ -14,15 +14,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/nodestore"
 )
 
-// reclaimTime is how long after its beginning the reclaiming of a pass takes up another address: with a lock that somebody keeps, each
-// takes seconds, and the lists of one row must not be too far apart.
+// reclaimTime bounds the reclaiming of a pass: while another process holds the lock of a store, each address takes seconds, and lists of one
+// sequence are at most handshake.MaxGap apart.
 const reclaimTime = 30 * time.Second
 
-// kinds are all that can stand.
+// kinds are the kinds of findings.
 var kinds = []v1alpha1.Reason{v1alpha1.ReasonAddressLeaked, v1alpha1.ReasonAddressOfStoppedSandbox, v1alpha1.ReasonAddressDuplicated,
 	v1alpha1.ReasonAddressInTwoNetworks, v1alpha1.ReasonStoreUnreadable, v1alpha1.ReasonStoreBroken, v1alpha1.ReasonStoreVersionUnknown}
 
-// measure sets the gauges, those of what is not there to zero.
+// measure sets the gauges, also to zero.
 func (a *Auditor) measure(report nodestore.Report) {
 	counts := map[nodestore.Backend]map[v1alpha1.Reason]int{}
 	for _, backend := range a.options.Backends {
@@ -42,8 +42,8 @@ func (a *Auditor) measure(report nodestore.Report) {
 	}
 }
 
-// tell says what began and what is over: each a line in the log, and what began an event.
-func (a *Auditor) tell(report nodestore.Report) {
+// report reports findings that began, by log line and event, and that are over, by log line.
+func (a *Auditor) report(report nodestore.Report) {
 	for i := range report.Begun {
 		f := &report.Begun[i]
 		if f.HasEvent() {
@@ -61,10 +61,10 @@ func (a *Auditor) tell(report nodestore.Report) {
 	}
 }
 
-// reclaim removes the entries of the stores that are to be reclaimed. Only what the list of this very pass proves is touched.
+// reclaim removes the entries that the list of this pass proves to be leaked, where reclaiming is configured.
 func (a *Auditor) reclaim(ctx context.Context, gone []nodestore.Entry) {
 	last := a.clock.Now().Add(reclaimTime)
-	// Those that failed come last: they must not use up the time of the others in every pass.
+	// Entries that failed before come last, so that they do not use up the time of the others.
 	gone = slices.Concat(slices.DeleteFunc(slices.Clone(gone), a.failed.Has), slices.DeleteFunc(slices.Clone(gone), func(e nodestore.Entry) bool { return !a.failed.Has(e) }))
 	for _, e := range gone {
 		reclaimer := a.options.Reclaimers[e.Store.Source]
@@ -76,11 +76,11 @@ func (a *Auditor) reclaim(ctx context.Context, gone []nodestore.Entry) {
 			reason = v1alpha1.ReasonReclaimFailed
 		}
 		metrics.NodeStoreReclaims.WithLabelValues(string(reason)).Inc()
-		a.tellReclaim(e, reason, err)
+		a.reportReclaim(e, reason, err)
 	}
 }
 
-func (a *Auditor) tellReclaim(e nodestore.Entry, reason v1alpha1.Reason, err error) {
+func (a *Auditor) reportReclaim(e nodestore.Entry, reason v1alpha1.Reason, err error) {
 	log := a.log.WithValues("reason", reason, "ip", e.IP, "sandboxID", e.SandboxID, "interface", e.Interface, "store", e.Store.String())
 	identity := identity{string(e.Store.Backend), e.Store.Source, e.Store.Name, e.IP.String(), e.SandboxID, e.Interface}
 	switch reason {
@@ -96,11 +96,11 @@ func (a *Auditor) tellReclaim(e nodestore.Entry, reason v1alpha1.Reason, err err
 		log.Error(err, "Reclaiming a leaked address; trying again")
 		a.events.announce(newAnnouncement(corev1.EventTypeWarning, reason, err.Error()+"; trying again", identity))
 	default:
-		log.Info("Left a leaked address alone: its entry is another by now")
+		log.Info("Kept a leaked address: its entry changed")
 	}
 }
 
-// identity is what tells one finding from another.
+// identity distinguishes findings.
 type identity []string
 
 func identityOf(f *nodestore.Finding) identity {

@@ -11,20 +11,20 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/handshake"
 )
 
-// word is what the agent has to say about a mark: Judge, on the list that it has and what it remembers.
-func (m *Model) word(s *State, i, k int, me uint8) handshake.Word {
+// outcome is the outcome of Judge for a query, on the agent's list and memory.
+func (m *Model) outcome(s *State, i, k int, me uint8) handshake.Outcome {
 	a := &s.Agent[i]
 	if !a.View[k].All && !m.isShown(s, i, k, me) {
-		return handshake.Word{Kind: handshake.Silence, Reason: v1alpha1.ReasonNotThisMachine, Message: "the query is to another Node UID, or another boot"}
+		return handshake.Outcome{Kind: handshake.NoResponse, Reason: v1alpha1.ReasonNotThisMachine, Message: "the query is to another Node UID, or another boot"}
 	}
-	q := handshake.Question{SandboxID: boxID(k), RecordUID: s.recordUID(), Seen: now.Add(-time.Second)}
+	q := handshake.Query{SandboxID: boxID(k), RecordUID: s.recordUID(), Seen: now.Add(-time.Second)}
 	if !a.View[k].All {
 		q.NodeUID = nodeUID(me)
 	}
 	if !a.Fresh[k] {
 		q.Seen = now.Add(time.Second)
 	}
-	if given := s.Rec.answer(k, me); given != nil && given.Pod != 0 && given.Boot == bootKey(uint8(i), s.Machine[i].Boot) {
+	if given := s.Rec.response(k, me); given != nil && given.Pod != 0 && given.Boot == bootKey(uint8(i), s.Machine[i].Boot) {
 		q.Affirmed = podUID(given.Pod)
 	}
 	settings := handshake.Settings{SandboxCreationMax: delay}
@@ -34,7 +34,7 @@ func (m *Model) word(s *State, i, k int, me uint8) handshake.Word {
 	return handshake.Judge(q, handshake.Check(m.listing(s, a, k), agentUID), a.recall(s, k), settings)
 }
 
-// recall is what the agent remembers of what a mark asks about.
+// recall is the agent's memory about the subject of a query.
 func (a *Agent) recall(s *State, k int) handshake.Recollection {
 	r := handshake.Recollection{}
 	for b, phase := range a.List {
@@ -43,34 +43,34 @@ func (a *Agent) recall(s *State, k int) handshake.Recollection {
 		}
 	}
 	for b, seen := range a.Seen {
-		if seen != 0 && (b == k || (k == anyMark && !s.Box[b].Second)) {
+		if seen != 0 && (b == k || (k == anyQuery && !s.Box[b].Second)) {
 			r.Listed = true
 			r.Pod = podFact(seen)
 		}
 	}
-	switch a.Row[k] {
-	case RowBegun:
+	switch a.Absence[k] {
+	case AbsenceBegun:
 		r.AbsentSince = now.Add(-time.Second)
-	case RowLong:
+	case AbsenceLong:
 		r.AbsentSince = now.Add(-2 * delay)
-	default: // some list shows it, or none was taken
+	default: // a list shows it, or there is none
 	}
 	return r
 }
 
-// isShown: the query stands in the agent's own GuardedNode, and is to this boot.
+// isShown says whether the query is in the agent's own GuardedNode, and to this boot.
 func (m *Model) isShown(s *State, i, k int, me uint8) bool {
-	mark := s.Agent[i].View[k]
-	query, boot := queryOf(k, mark), bootID(bootKey(uint8(i), s.Machine[i].Boot))
+	query := s.Agent[i].View[k]
+	written, boot := queryOf(k, query), bootID(bootKey(uint8(i), s.Machine[i].Boot))
 	if m.Off == OtherBoot || m.Off == BySandboxAlone {
-		query.BootID = boot
+		written.BootID = boot
 	}
-	return (mark.UID == me || m.Off == BySandboxAlone) && handshake.Foreign(query, boot) == ""
+	return (query.UID == me || m.Off == BySandboxAlone) && handshake.Foreign(written, boot) == ""
 }
 
 // listing is the list that the agent has.
 func (m *Model) listing(s *State, a *Agent, k int) *handshake.Listing {
-	l := &handshake.Listing{Began: now, Ended: now, TellsNamespaces: !m.Scenario.AbsenceOnly, Runtime: "a runtime",
+	l := &handshake.Listing{Began: now, Ended: now, ReportsNamespaces: !m.Scenario.AbsenceOnly, Runtime: "a runtime",
 		Sandboxes: []handshake.Sandbox{{ID: "agent", Pod: handshake.Pod{UID: agentUID, Name: "agent"}, State: handshake.StateReady}}}
 	for b, phase := range a.List {
 		if phase == BoxNone || (m.Off == SuccessorIgnored && b != k) {

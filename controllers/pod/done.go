@@ -15,27 +15,27 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/index"
 )
 
-// settledPods are the UIDs that this process has let go while its caches may still show them. A UID never comes back, so
-// the events that its own end causes need no second look, and no second read of the API server.
-type settledPods struct {
+// donePods are the UIDs that this process has unprotected while its caches may still show them. A UID never comes back, so further events of its
+// deletion need no reconcile and no read.
+type donePods struct {
 	mu   sync.Mutex
 	uids map[types.UID]struct{}
 }
 
-func newSettledPods() *settledPods { return &settledPods{uids: map[types.UID]struct{}{}} }
+func newDonePods() *donePods { return &donePods{uids: map[types.UID]struct{}{}} }
 
-func (s *settledPods) add(uid types.UID) {
+func (s *donePods) add(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.uids[uid] = struct{}{}
 }
 
-// has says whether a cache still shows what is settled; once none does, the UID is forgotten.
-func (s *settledPods) has(ctx context.Context, cached client.Reader, uid types.UID) bool {
+// has says whether a cache still shows a UID that is done; once none does, the UID is dropped.
+func (s *donePods) has(ctx context.Context, cached client.Reader, uid types.UID) bool {
 	s.mu.Lock()
-	_, settled := s.uids[uid]
+	_, done := s.uids[uid]
 	s.mu.Unlock()
-	if !settled {
+	if !done {
 		return false
 	}
 	if cachedShow(ctx, cached, uid) {
