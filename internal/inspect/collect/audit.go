@@ -138,8 +138,11 @@ func (c *Cluster) managerFacts(ctx context.Context, backend ipam.Auditable, pods
 			}
 		}
 	}
+	if err != nil {
+		return readError(err, "list", inspect.ReservationResource, everywhere)
+	}
 	f.Manager = found
-	return readError(err, "list", inspect.ReservationResource, everywhere)
+	return nil
 }
 
 // managed are the networks of all pods whose IPAM Holdfast guards.
