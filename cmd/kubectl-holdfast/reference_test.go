@@ -26,7 +26,8 @@ Written from the commands' own help: ` + "`go test ./cmd/kubectl-holdfast -run T
 Put the binary ` + "`kubectl-holdfast`" + ` (` + "`make build`" + `: ` + "`bin/kubectl-holdfast`" + `) into a folder of ` + "`$PATH`" + `; ` + "`kubectl plugin list`" + ` shows it.
 For completion, put the output of ` + "`kubectl holdfast completion kubectl`" + ` beside it, or a link of the name ` + "`kubectl_complete-holdfast`" + ` to the binary.
 
-Every command has kubectl's own flags (` + "`kubectl options`" + `: ` + "`--kubeconfig`, `--context`, `--namespace`, `--as`, `--request-timeout`" + ` …) and ` + "`--manager-namespace`" + `, the namespace of the manager (default ` + "`holdfast-system`" + `).
+Every command has kubectl's own flags (` + "`kubectl options`" + `: ` + "`--kubeconfig`, `--context`, `--namespace`, `--as`, `--request-timeout`" + ` …).
+The flag ` + "`--manager-namespace`" + ` is the namespace of the manager (default ` + "`holdfast-system`" + `).
 It reads with your own rights, past every cache, long lists in pages, and shows its progress on stderr.
 If you may not read something, the command names the missing right.
 

@@ -4,7 +4,7 @@
 //
 // Each command has a package below this one, which is pure: facts that were read → report. The package collect reads the facts live.
 // A report is a structure with JSON names, so that scripts and people read the same findings; its method Tables is the view of a
-// terminal. Only the package trail writes.
+// terminal. Only the package auditlog writes.
 package inspect
 
 import (
