@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/reportpolicy"
 )
 
-// A NotFoundError: there is neither a pod nor a record of that name.
+// NotFoundError is returned where there is neither a pod nor a record of that name.
 type NotFoundError struct{ What, Hint string }
 
 func (e *NotFoundError) Error() string { return fmt.Sprintf("there is no %s; %s", e.What, e.Hint) }
