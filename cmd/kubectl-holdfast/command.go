@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,13 +20,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-dev/holdfast/internal/inspect"
+	"github.com/holdfast-dev/holdfast/internal/inspect/auditlog"
 	"github.com/holdfast-dev/holdfast/internal/inspect/collect"
-	"github.com/holdfast-dev/holdfast/internal/inspect/trail"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/uninstall"
 )
 
-// options are what all commands have in common.
+// options are those of all commands.
 type options struct {
 	genericiooptions.IOStreams
 	// flags are kubectl's own: --kubeconfig, --context, --namespace, --as, --request-timeout and so on.
@@ -33,12 +34,10 @@ type options struct {
 	// manager is the manager's namespace.
 	manager string
 	output  string
-	// warnings gets those of the API server; nil prints them.
+	// warnings gets those of the API server; nil prints each once.
 	warnings rest.WarningHandler
 	now      func() time.Time
 }
-
-const outputFormats = "table|wide|json|yaml"
 
 // newCommand is the plugin with all its commands.
 func newCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
@@ -51,10 +50,10 @@ func newCommand(in io.Reader, out, errOut io.Writer) *cobra.Command {
 		Use:         "kubectl-holdfast",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl holdfast"},
 		Short:       "See who holds which pod address and why, and undo by hand",
-		Long: `Holdfast holds a pod's address until the sandbox that used it is gone. This plugin says
-what is held and why, who has an address now and who had it before, and where the IPAM's
-records contradict the cluster. It reads with your own rights, live, and writes nothing but
-what release, unhold and uninstall are told to write.
+		Long: `Holdfast holds a pod's address until the sandbox that used it is gone. This plugin reports
+what is held and why, which pod has an address now and which had it before, and where the
+IPAM's records contradict the cluster. It reads with your own rights, live, and writes only
+with release, unhold and uninstall.
 
 ` + exitCodes,
 		SilenceErrors: true,
@@ -71,36 +70,75 @@ what release, unhold and uninstall are told to write.
 	return root
 }
 
-// addOutput adds the flag for the form of a report.
-func (o *options) addOutput(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&o.output, "output", "o", "table", "form of the report: `"+outputFormats+"`")
-	// The flag exists: it was added above.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(strings.Split(outputFormats, "|"), cobra.ShellCompDirectiveNoFileComp))
+// completionScript is the command that kubectl asks for completions of the plugin (kubectl, pkg/util/completion).
+const completionScript = `#!/bin/sh
+# kubectl runs this to complete "kubectl holdfast …". Put it into a folder of $PATH as kubectl_complete-holdfast.
+exec kubectl-holdfast __complete "$@"
+`
+
+// addCompletion adds cobra's own command for shells, and what kubectl's own completion needs.
+func addCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	completion, _, err := root.Find([]string{"completion"})
+	if err != nil {
+		return // cobra has made it
+	}
+	completion.AddCommand(&cobra.Command{
+		Use:   "kubectl",
+		Short: "Print the script by which kubectl's own completion completes the plugin",
+		Long: `Kubectl's completion asks an executable kubectl_complete-holdfast, anywhere in $PATH, for
+what may follow "kubectl holdfast". This prints one. A link of that name to this binary
+does the same.`,
+		Example: `  kubectl holdfast completion kubectl > ~/bin/kubectl_complete-holdfast
+  chmod +x ~/bin/kubectl_complete-holdfast`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprint(cmd.OutOrStdout(), completionScript)
+			return err
+		},
+	})
 }
 
 // theIPAM is the one that the commands read and write.
 var theIPAM = collect.IPAM{AddToScheme: whereabouts.AddToScheme, Open: whereabouts.OpenDirect}
 
-// open makes the way to the cluster.
-func (o *options) open() (*collect.Cluster, error) {
-	restConfig, err := o.flags.ToRESTConfig()
+func (o *options) restConfig() (*rest.Config, error) {
+	config, err := o.flags.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("finding a way to the cluster: %w; give one with --kubeconfig or --context", err)
 	}
-	restConfig.WarningHandler = o.warnings
-	if o.warnings == nil {
-		restConfig.WarningHandler = newWarnings(o.ErrOut)
-	}
-	return collect.New(restConfig, o.manager, theIPAM, newProgress(o.ErrOut, o.now).say)
+	return config, nil
 }
 
-// trail is the way to write down what is done by hand.
-func (o *options) trail(c *collect.Cluster) *trail.Writer {
+// open makes the client.
+func (o *options) open() (*collect.Cluster, error) {
+	config, err := o.restConfig()
+	if err != nil {
+		return nil, err
+	}
+	// With the mode Warn, the guard of releases reports by warnings.
+	config.WarningHandler = cmp.Or[rest.WarningHandler](o.warnings, rest.NewWarningWriter(o.ErrOut, rest.WarningWriterOptions{Deduplicate: true}))
+	return collect.New(config, o.manager, theIPAM, newProgress(o.ErrOut, o.now))
+}
+
+// newProgress shows, at most once a second, the progress of a longer read.
+func newProgress(out io.Writer, now func() time.Time) func(format string, args ...any) {
+	last := now()
+	return func(format string, args ...any) {
+		if at := now(); at.Sub(last) >= time.Second {
+			last = at
+			fmt.Fprintf(out, "… "+format+"\n", args...)
+		}
+	}
+}
+
+func (o *options) auditLog(c *collect.Cluster) *auditlog.Writer {
 	instance, err := os.Hostname()
 	if err != nil {
-		instance = trail.Reporter
+		instance = auditlog.Reporter
 	}
-	return &trail.Writer{Client: c.Client, Instance: instance, Now: o.now}
+	return &auditlog.Writer{Client: c.Client, Instance: instance, Now: o.now}
 }
 
 // namespace is that of the command line, or of the kubeconfig's context.
@@ -112,46 +150,20 @@ func (o *options) namespace() (string, error) {
 	return namespace, nil
 }
 
-// report shows what was found, and ends with errAttention where somebody should look into it.
-func (o *options) report(found inspect.Report) error {
-	if err := o.print(found); err != nil {
-		return err
-	}
-	if found.Attention() {
-		return errAttention
-	}
-	return nil
-}
+var outputFormats = []string{"table", "wide", "json", "yaml"}
 
-func (o *options) print(found inspect.Report) error {
-	switch o.output {
-	case "table", "wide":
-		return inspect.Write(o.Out, found.Tables(o.now()), o.output == "wide")
-	case "yaml":
-		text, err := yaml.Marshal(found)
-		if err != nil {
-			return fmt.Errorf("encoding the report: %w", err)
+// reporting completes a command that only reports. It ends with errAttention if the report needs attention.
+func (o *options) reporting(cmd *cobra.Command, find func(ctx context.Context, c *collect.Cluster, args []string) (inspect.Report, error)) *cobra.Command {
+	if cmd.Args == nil {
+		cmd.Args, cmd.ValidArgsFunction = cobra.NoArgs, cobra.NoFileCompletions
+	}
+	formats := strings.Join(outputFormats, "|")
+	cmd.Flags().StringVarP(&o.output, "output", "o", "table", "form of the report: `"+formats+"`")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputFormats, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !slices.Contains(outputFormats, o.output) {
+			return fmt.Errorf("--output is %q: expected one of %s", o.output, formats)
 		}
-		_, err = o.Out.Write(text)
-		return err
-	default: // checkOutput leaves no other
-		encoder := json.NewEncoder(o.Out)
-		encoder.SetIndent("", "    ")
-		return encoder.Encode(found)
-	}
-}
-
-// checkOutput refuses a form that does not exist before anything is read.
-func (o *options) checkOutput(*cobra.Command, []string) error {
-	if slices.Contains(strings.Split(outputFormats, "|"), o.output) {
-		return nil
-	}
-	return fmt.Errorf("--output is %q: expected one of %s", o.output, outputFormats)
-}
-
-// reporting makes the RunE of a command that only reports.
-func (o *options) reporting(find func(ctx context.Context, c *collect.Cluster, args []string) (inspect.Report, error)) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
 		c, err := o.open()
 		if err != nil {
 			return err
@@ -160,6 +172,30 @@ func (o *options) reporting(find func(ctx context.Context, c *collect.Cluster, a
 		if err != nil {
 			return err
 		}
-		return o.report(found)
+		if err := o.print(found); err != nil {
+			return err
+		}
+		if found.Attention() {
+			return errAttention
+		}
+		return nil
 	}
+	return cmd
+}
+
+func (o *options) print(found inspect.Report) error {
+	switch o.output {
+	case "json":
+		encoder := json.NewEncoder(o.Out)
+		encoder.SetIndent("", "    ")
+		return encoder.Encode(found)
+	case "yaml":
+		text, err := yaml.Marshal(found)
+		if err != nil {
+			return fmt.Errorf("encoding the report: %w", err)
+		}
+		_, err = o.Out.Write(text)
+		return err
+	}
+	return inspect.Write(o.Out, found.Tables(o.now()), o.output == "wide")
 }

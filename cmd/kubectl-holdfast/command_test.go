@@ -181,17 +181,17 @@ func TestOnlyReportsAreReports(t *testing.T) {
 	}
 }
 
-func TestProgressIsSilentForASecond(t *testing.T) {
+func TestProgressIsShownAfterASecond(t *testing.T) {
 	var said bytes.Buffer
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	p := newProgress(&said, func() time.Time { return at })
+	show := newProgress(&said, func() time.Time { return at })
 	steps := []struct {
 		after time.Duration
 		want  string
 	}{{0, ""}, {900 * time.Millisecond, ""}, {200 * time.Millisecond, "… listing pods: 2\n"}, {500 * time.Millisecond, "… listing pods: 2\n"}, {time.Second, "… listing pods: 2\n… listing pods: 4\n"}}
 	for i, step := range steps {
 		at = at.Add(step.after)
-		p.say("listing pods: %d", i)
+		show("listing pods: %d", i)
 		if said.String() != step.want {
 			t.Errorf("after step %d it said %q, want %q", i, &said, step.want)
 		}

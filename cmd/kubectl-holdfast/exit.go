@@ -22,16 +22,16 @@ const (
 
 const exitCodes = `Exit codes:
   0  done, and nothing that needs a look
-  1  an error: wrong flags, a missing right, no answer; nothing can be concluded
+  1  an error: wrong flags, a missing right, no response; nothing can be concluded
   2  found something: a pod is held, a contradiction, a check that failed
   3  the time-out is over
   4  stopped by a signal
   5  refused: it was not safe, or there was no consent; nothing was changed`
 
-// errAttention ends a command whose report says everything already.
+// errAttention ends a command of which the report shows everything.
 var errAttention = errors.New("something was found that needs a look")
 
-// A refusedError says why nothing was changed.
+// A refusedError is why nothing was changed.
 type refusedError struct{ why string }
 
 func (e *refusedError) Error() string { return e.why }
@@ -40,20 +40,20 @@ func refuse(format string, args ...any) error {
 	return &refusedError{why: fmt.Sprintf(format, args...)}
 }
 
-// exitCode says an error to the user and gives the code to end with.
+// exitCode shows an error to the user and returns the code to end with.
 func exitCode(w io.Writer, err error) int {
 	if errors.Is(err, errAttention) {
 		return attentionCode
 	}
 	fmt.Fprintln(w, "error:", err)
-	var refused *refusedError
-	var timedOut *uninstall.TimeoutError
+	_, refused := errors.AsType[*refusedError](err)
+	_, timedOut := errors.AsType[*uninstall.TimeoutError](err)
 	switch {
-	case errors.As(err, &refused):
+	case refused:
 		return refusedCode
 	case errors.Is(err, uninstall.ErrStopped), errors.Is(err, context.Canceled):
 		return stoppedCode
-	case errors.As(err, &timedOut), errors.Is(err, context.DeadlineExceeded):
+	case timedOut, errors.Is(err, context.DeadlineExceeded):
 		return timedOutCode
 	}
 	return failedCode

@@ -23,19 +23,19 @@ const referenceHead = `# kubectl holdfast
 
 Written from the commands' own help: ` + "`go test ./cmd/kubectl-holdfast -run TestReference -update`" + `.
 
-Put the binary ` + "`kubectl-holdfast`" + ` (` + "`make build`" + `: ` + "`bin/kubectl-holdfast`" + `) into a folder of ` + "`$PATH`" + `; ` + "`kubectl plugin list`" + ` shows it. For completion put what
-` + "`kubectl holdfast completion kubectl`" + ` prints beside it, or a link of the name ` + "`kubectl_complete-holdfast`" + ` to the binary.
+Put the binary ` + "`kubectl-holdfast`" + ` (` + "`make build`" + `: ` + "`bin/kubectl-holdfast`" + `) into a folder of ` + "`$PATH`" + `; ` + "`kubectl plugin list`" + ` shows it.
+For completion, put the output of ` + "`kubectl holdfast completion kubectl`" + ` beside it, or a link of the name ` + "`kubectl_complete-holdfast`" + ` to the binary.
 
-Every command takes kubectl's own flags (` + "`kubectl options`" + `: ` + "`--kubeconfig`, `--context`, `--namespace`, `--as`, `--request-timeout`" + ` …) and
-` + "`--manager-namespace`" + `, the namespace of the manager (default ` + "`holdfast-system`" + `). It reads with your own rights, past every cache, long lists in
-pages, and says on stderr what it is at beyond a second. What may not be read is named, together with the right that is missing.
+Every command has kubectl's own flags (` + "`kubectl options`" + `: ` + "`--kubeconfig`, `--context`, `--namespace`, `--as`, `--request-timeout`" + ` …).
+The flag ` + "`--manager-namespace`" + ` is the namespace of the manager (default ` + "`holdfast-system`" + `).
+It reads with your own rights, past every cache, long lists in pages, and shows its progress on stderr.
+If you may not read something, the command names the missing right.
 
-Reports are for people (` + "`-o table`, `-o wide`" + `) and for scripts (` + "`-o json`, `-o yaml`" + `: kind and apiVersion ` + "`inspect.holdfast.dev/v1alpha1`" + `; no API
-server serves them).
+Reports are for people (` + "`-o table`, `-o wide`" + `) and for scripts (` + "`-o json`, `-o yaml`" + `: kind and apiVersion ` + "`inspect.holdfast.dev/v1alpha1`" + `; no API server serves them).
 
 | Command | Reads | Writes |
 |---|---|---|
-| ` + "`explain`" + ` | the pod, its Node, IPAllocations, GuardedNodes, IPPools, events, with agents the admission policies and their bindings; the manager's Deployment and ConfigMap (otherwise the defaults are assumed, and it says so) | nothing |
+| ` + "`explain`" + ` | the pod, its Node, IPAllocations, GuardedNodes, IPPools, events, with agents the admission policies and their bindings; the manager's Deployment and ConfigMap (otherwise it assumes the defaults, and reports that) | nothing |
 | ` + "`list`" + ` | IPAllocations | nothing |
 | ` + "`who`, `history`" + ` | IPPools, IPAllocations, pods, events | nothing; ` + "`--html`" + ` a file |
 | ` + "`audit`" + ` | namespace kube-system, IPPools, pods, IPAllocations, nodes, NodeResourcePolicies, reservations, NodeSlicePools, NetworkAttachmentDefinitions | nothing; ` + "`--report`" + ` a file |
@@ -44,10 +44,10 @@ server serves them).
 | ` + "`doctor`" + ` | the installation, webhooks, EndpointSlices, the serving Secret, Certificates and Issuers, nodes, events; creates SubjectAccessReviews; two dry runs | nothing |
 | ` + "`uninstall`" + ` | everything, as an administrator | see [uninstall](../uninstall.md) |
 
-What the plugin cannot see: a manager that has watched since before a deletion may know that a pod was seen deleting and not ended, or that an entry
-appeared after the pod was bound.
+What the plugin cannot see: a manager that has watched since before a deletion may have observed that a pod was being deleted and had not terminated, or that an entry appeared after the pod was bound.
 With the former, a kubelet's report counts even if the pod is older than the admission policies.
-Both can only let the manager go on where ` + "`explain`" + ` says wait. And a manager's caches may be behind by a moment.
+Both can only let the manager release where ` + "`explain`" + ` says wait.
+And a manager's caches may be behind by a moment.
 
 `
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,36 +14,37 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/cmd/internal/removal"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/inspect/audit"
+	"github.com/holdfast-dev/holdfast/internal/inspect/auditlog"
 	"github.com/holdfast-dev/holdfast/internal/inspect/byhand"
 	"github.com/holdfast-dev/holdfast/internal/inspect/collect"
-	"github.com/holdfast-dev/holdfast/internal/inspect/trail"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
-const releaseDescription = `Release gives ONE address back to its pool by a person's word, where no proof will ever come. It
-shows the evidence first, wants a reason and the address typed once more, leaves a trail (an event
-and an annotation on the record, both before anything is done), and then releases as the manager
-does: by a comparison of pool, address, sandbox ID, podref and interface, so that an entry that
-has changed meanwhile stays.
+const releaseDescription = `Release gives ONE address back to its pool by your decision, where no evidence will ever come. It
+shows the evidence first, wants a reason and the address typed once more, writes an audit log (an
+event and an annotation on the record, both before anything is done), and then releases as the
+manager does: by a comparison of pool, address, sandbox ID, podref and interface, so that an entry
+that has changed meanwhile stays.
 
-It refuses while a sandbox that may use the address is known to live, and while time or the
-manager by itself would do it. --force goes past that, and the trail says what was gone past. An
-address that is given back while its sandbox lives is handed out twice: that is the failure that
-Holdfast is there to prevent.
+It refuses while a sandbox that may use the address is known to be alive, and while time alone or
+the manager would release it. --force overrides that, and the audit log has what was overridden.
+An address that is given back while its sandbox is alive is handed out twice: that is the failure
+that Holdfast is there to prevent.
 
 With --from-report it releases the leaks on which two reports of kubectl holdfast audit --report
-agree, and a third look at this moment too. The reports have to be delays.sandboxCreationMax apart
+agree, and a third audit at this moment too. The reports have to be delays.sandboxCreationMax apart
 or more. What Holdfast itself holds for a known pod UID is never among them, and --force does not
 apply. Both reports may be older than Holdfast in the cluster.
 
-Where Holdfast is not installed it refuses: no record says what an agent has seen
-alive. Its mode Shadow is enough.
+Where Holdfast is not installed it refuses: no record has what an agent has seen alive. Its mode
+Shadow is enough.
 
-Where unsafeReleases.mode is Deny, admission refuses you like any other user. A user who may impersonate
-the manager's account can have the IPAM's objects written as it is (--as-manager); the trail keeps
-your own name.
+Where unsafeReleases.mode is Deny, admission refuses you like any other user. A user who may
+impersonate the manager's account can have the IPAM's objects written by that account
+(--as-manager); the audit log has your own name.
 
 Needed rights: those of audit; list guardednodes; create events (events.k8s.io); patch ipallocations;
 patch ippools; get, list, delete overlappingrangeipreservations.`
@@ -78,9 +80,9 @@ func (o *options) newReleaseCommand() *cobra.Command {
 	flags.StringVar(&r.reason, "reason", "", "why, in a `sentence` that others will read: needed, unless with --dry-run")
 	flags.StringVar(&r.pool, "pool", "", "`namespace/name` of the IPPool, where several have the address")
 	flags.StringVar(&r.sandbox, "sandbox", "", "sandbox `ID` of the entry, or its beginning, where several have the address")
-	flags.BoolVar(&r.force, "force", false, "go past what speaks against it, also past a sandbox that is known to live")
+	flags.BoolVar(&r.force, "force", false, "override the objections, also that a sandbox is known to be alive")
 	flags.BoolVar(&r.dryRun, "dry-run", false, "show the evidence, and change nothing")
-	flags.BoolVar(&r.asManager, "as-manager", false, "write the IPAM's objects as the manager's account, where admission refuses everybody else; needs the right to impersonate it")
+	flags.BoolVar(&r.asManager, "as-manager", false, "write the IPAM's objects as the manager's account, where admission refuses all others; needs the right to impersonate it")
 	flags.StringArrayVar(&r.reports, "from-report", nil, "`file` that kubectl holdfast audit --report wrote; given twice, in place of the address")
 	flags.StringVar(&r.confirm, "confirm", "", "the address (with --from-report the number of entries) that would be typed at the `prompt`, for scripts")
 	return cmd
@@ -94,14 +96,21 @@ func (r *releaseOptions) args(_ *cobra.Command, args []string) error {
 		return errors.New("--from-report acts only on what both reports agree on: --force, --pool and --sandbox do not apply")
 	case len(r.reports) == 0 && len(args) != 1:
 		return fmt.Errorf("%d arguments: expected one address", len(args))
-	case !r.dryRun && len(strings.TrimSpace(r.reason)) < minReason:
-		return refuse("--reason is %q: expected a sentence of %d characters or more, that others will understand", r.reason, minReason)
+	case !r.dryRun:
+		return checkReason(r.reason)
 	}
 	return nil
 }
 
 // minReason keeps a reason from being a keystroke.
 const minReason = 10
+
+func checkReason(reason string) error {
+	if len(strings.TrimSpace(reason)) < minReason {
+		return refuse("--reason is %q: expected a sentence of %d characters or more, that others will understand", reason, minReason)
+	}
+	return nil
+}
 
 func (r *releaseOptions) complete(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(r.reports) > 0 {
@@ -124,7 +133,7 @@ func (r *releaseOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	facts, backend, err := c.ByHand(ctx, ip, r.pool, r.sandbox)
-	if notServed := (*inspect.NotServedError)(nil); errors.As(err, &notServed) {
+	if _, notServed := errors.AsType[*inspect.NotServedError](err); notServed {
 		return refuseWithout()
 	}
 	if err != nil {
@@ -158,7 +167,7 @@ func (r *releaseOptions) one(ctx context.Context, c *collect.Cluster, facts *byh
 	}
 	about := backend.PoolReference(found.Entry.Pool)
 	if facts.Owner != nil && facts.Owner.Record != nil {
-		about = trail.RecordReference(facts.Owner.Record)
+		about = auditlog.RecordReference(facts.Owner.Record)
 	}
 	err = r.release(ctx, c, backend, &found.Entry, found.Record, about, overridden)
 	if err == nil && facts.Owner != nil && facts.Owner.Pod.IsKnown() {
@@ -167,7 +176,7 @@ func (r *releaseOptions) one(ctx context.Context, c *collect.Cluster, facts *byh
 	return err
 }
 
-// overridden are the objections that --force goes past; without it they are a refusal.
+// overridden are the objections that --force overrides; without it they are a refusal.
 func (r *releaseOptions) overridden(found *byhand.Case) ([]string, error) {
 	switch {
 	case r.force:
@@ -183,14 +192,14 @@ func (r *releaseOptions) overridden(found *byhand.Case) ([]string, error) {
 	return what, nil
 }
 
-// release leaves the trail, releases one entry, and says what became of it.
+// release writes the audit log, releases one entry, and shows the outcome.
 func (r *releaseOptions) release(ctx context.Context, c *collect.Cluster, backend ipam.Auditable, e *audit.Entry, record string,
 	about *corev1.ObjectReference, overridden []string) error {
 	key, err := e.Key()
 	if err != nil {
 		return fmt.Errorf("reading the entry's address: %w", err)
 	}
-	w := r.trail(c)
+	w := r.auditLog(c)
 	user, err := w.WhoAmI(ctx)
 	if err != nil {
 		return err
@@ -200,19 +209,19 @@ func (r *releaseOptions) release(ctx context.Context, c *collect.Cluster, backen
 			return err
 		}
 	}
-	deed := trail.DeedOf(e, user, strings.TrimSpace(r.reason), overridden, r.now())
-	if err := w.Begin(ctx, deed, about, record); err != nil {
-		return fmt.Errorf("%w; without a trail nothing is released, and nothing was", err)
+	logged := auditlog.Of(e, user, strings.TrimSpace(r.reason), overridden, r.now())
+	if err := w.Begin(ctx, logged, about, record); err != nil {
+		return fmt.Errorf("%w; without it nothing is released, and nothing was", err)
 	}
 	results := backend.Release(ctx, []ipam.Request{{Key: key, Record: byhand.RequestRecord(e, record)}})
 	failure := results[0].Err
-	if err := w.End(ctx, deed, about, failure); err != nil {
+	if err := w.End(ctx, logged, about, failure); err != nil {
 		fmt.Fprintln(r.ErrOut, "warning:", err)
 	}
 	if failure != nil {
 		return releaseFailure(failure)
 	}
-	fmt.Fprintf(r.Out, "Released %s of pool %s (sandbox %s). The trail is in the events (%s, %s)", e.Address, e.Pool, e.SandboxID, v1alpha1.ReasonReleaseByHand, v1alpha1.ReasonReleasedByHand)
+	fmt.Fprintf(r.Out, "Released %s of pool %s (sandbox %s). The audit log is in the events (%s, %s)", e.Address, e.Pool, e.SandboxID, v1alpha1.ReasonReleaseByHand, v1alpha1.ReasonReleasedByHand)
 	if record != "" {
 		fmt.Fprintf(r.Out, " and in annotation %s of record %s", v1alpha1.ReleasedByHandAnnotation, record)
 	}
@@ -220,7 +229,7 @@ func (r *releaseOptions) release(ctx context.Context, c *collect.Cluster, backen
 	return nil
 }
 
-// releaseFailure tells a refusal, after which nothing has changed, from a failure that is worth another try.
+// releaseFailure separates a refusal, after which nothing has changed, from a failure after which the command can be run again.
 func releaseFailure(failure error) error {
 	switch {
 	case errors.Is(failure, ipam.ErrChanged):
@@ -229,4 +238,103 @@ func releaseFailure(failure error) error {
 		return refuse("%v; nothing was released. Where admission refuses it (unsafeReleases.mode: Deny), --as-manager is for users who may impersonate the manager", failure)
 	}
 	return fmt.Errorf("%w; run it again: it goes on where it was", failure)
+}
+
+// consent wants a text typed once more, or with --confirm.
+func (r *releaseOptions) consent(ctx context.Context, text, what string) error {
+	if r.confirm != "" {
+		if r.confirm != text {
+			return refuse("--confirm is %q: expected %s, %s. Nothing was changed", r.confirm, what, text)
+		}
+		return nil
+	}
+	typed, err := removal.Ask(ctx, r.In, r.ErrOut, fmt.Sprintf("What is released can be handed out at once. To go on, type %s (%s): ", what, text))
+	if err == nil && typed != text {
+		return refuse("nothing was changed: it goes on only after %s was typed, or with --confirm %s", what, text)
+	}
+	return err
+}
+
+// fromReports releases what two reports and a third audit agree on.
+func (r *releaseOptions) fromReports(ctx context.Context, c *collect.Cluster, files []string) error {
+	first, err := readReport(files[0])
+	if err != nil {
+		return err
+	}
+	second, err := readReport(files[1])
+	if err != nil {
+		return err
+	}
+	configuration, err := c.Configuration(ctx)
+	if err != nil {
+		return err
+	}
+	agreement, err := audit.Agree(first, second, configuration.Delays.SandboxCreationMax.Duration)
+	if err != nil {
+		return refuse("%v", err)
+	}
+	facts, backend, err := r.auditNow(ctx, c)
+	if err != nil {
+		return err
+	}
+	standing, err := r.showAgreement(agreement, audit.Audit(facts), first)
+	if err != nil || len(standing) == 0 || r.dryRun {
+		return err
+	}
+	if err := r.consent(ctx, strconv.Itoa(len(standing)), "the number of entries"); err != nil {
+		return err
+	}
+	var failures []error
+	for i := range standing {
+		record, about := recordOf(facts, backend, &standing[i])
+		if err := r.release(ctx, c, backend, &standing[i], record, about, nil); err != nil {
+			failures = append(failures, fmt.Errorf("%s of pool %s: %w", standing[i].Address, standing[i].Pool, err))
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// auditNow reads the facts of the third audit, for which there have to be records.
+func (r *releaseOptions) auditNow(ctx context.Context, c *collect.Cluster) (*audit.Facts, ipam.Auditable, error) {
+	facts, backend, err := c.Audit(ctx, r.now())
+	if err == nil && facts.Unserved.Records {
+		err = refuseWithout()
+	}
+	return facts, backend, err
+}
+
+// showAgreement shows what will be released and what not, and returns the former.
+func (r *releaseOptions) showAgreement(agreement *audit.Agreement, now, first *audit.Report) ([]audit.Entry, error) {
+	if now.Cluster != first.Cluster {
+		return nil, refuse("the reports are of another cluster (kube-system has UID %s there, and %s here)", first.Cluster, now.Cluster)
+	}
+	t := inspect.Table{Heading: "ALL THREE AGREE", Columns: "ADDRESS,POOL,SANDBOX,PODREF,INTERFACE",
+		None: "The reports and a look at this moment agree on nothing that may be released."}
+	left := inspect.Table{Heading: "LEFT AS THEY ARE", Lines: agreement.LeftOut}
+	var standing []audit.Entry
+	for _, e := range agreement.Entries {
+		if still, why := now.Still(e); !still {
+			left.Line("%s in %s: %s", e.Address, e.Pool, why)
+			continue
+		}
+		standing = append(standing, e)
+		t.Add(e.Address, e.Pool, e.SandboxID, e.PodRef, e.Interface)
+	}
+	if err := inspect.Write(r.Out, []inspect.Table{t, left}, true); err != nil {
+		return nil, err
+	}
+	if r.dryRun {
+		fmt.Fprintln(r.Out, "A dry run: nothing was changed.")
+	}
+	return standing, nil
+}
+
+// recordOf is the record that holds an entry as an orphan, and the object of its events: that record, or the pool.
+func recordOf(facts *audit.Facts, backend ipam.Auditable, e *audit.Entry) (record string, about *corev1.ObjectReference) {
+	for i := range facts.Records {
+		if r := &facts.Records[i]; r.Name == v1alpha1.OrphanPrefix+e.SandboxID {
+			return r.Name, auditlog.RecordReference(r)
+		}
+	}
+	return "", backend.PoolReference(e.Pool)
 }

@@ -17,22 +17,22 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
+	"github.com/holdfast-dev/holdfast/internal/inspect/auditlog"
 	"github.com/holdfast-dev/holdfast/internal/inspect/collect"
-	"github.com/holdfast-dev/holdfast/internal/inspect/trail"
 )
 
-const unholdDescription = `Unhold takes the finalizer holdfast.dev/ip-allocation off ONE pod that is being deleted, so that
-the pod object goes although Holdfast does not know that its sandboxes are gone. It is the one way
-past the admission policy holdfast-finalizer, and works while no manager runs.
+const unholdDescription = `Unhold removes the finalizer holdfast.dev/ip-allocation from ONE pod that is being deleted, so that
+the pod object is deleted although Holdfast does not know that its sandboxes are gone. It is the
+one way past the admission policy holdfast-finalizer, and works while no manager runs.
 
-It releases no address: the record stays, and Holdfast keeps holding the addresses until it has
-the proof. To see what Holdfast waits for: kubectl holdfast explain.
+It releases no address: the record stays, and Holdfast holds the addresses until it has the
+evidence. To see what Holdfast waits for: kubectl holdfast explain.
 
 It writes an event about the pod first (reason ProtectionRemovedByUser, with your name and your
 reason). Then each entry of the pod gets the tombstone of its record, so that no pod of the same
 name gets the address. Nothing else is done, unless with --force, if that fails, and while the
 kubelet may be making a sandbox of the pod, which may get an address later. Then, in one patch of
-the pod of that UID, it takes the finalizer off and writes the annotation holdfast.dev/unhold:
+the pod of that UID, it removes the finalizer and writes the annotation holdfast.dev/unhold:
 "Kept: REASON", or "GivenUp: REASON" if the addresses could not be kept. Other finalizers stay.
 
 Needed rights: get and patch pods; create events (events.k8s.io); get ipallocations; list and patch
@@ -49,7 +49,7 @@ func (o *options) newUnholdCommand() *cobra.Command {
 	u := &unholdOptions{options: o}
 	cmd := &cobra.Command{
 		Use:   "unhold pod/NAME --reason TEXT",
-		Short: "Let go of a pod that is being deleted, against the policy that protects it",
+		Short: "Unprotect a pod that is being deleted, against the policy that protects it",
 		Long:  unholdDescription,
 		Example: `  # What is it waiting for?
   kubectl holdfast explain pod/web-1 -n apps
@@ -69,10 +69,8 @@ func (u *unholdOptions) args(_ *cobra.Command, args []string) error {
 	if len(args) != 1 || !strings.HasPrefix(args[0], "pod/") || args[0] == "pod/" {
 		return fmt.Errorf("the arguments are %q: expected pod/NAME", args)
 	}
-	if u.reason = strings.TrimSpace(u.reason); len(u.reason) < minReason {
-		return refuse("--reason is %q: expected a sentence of %d characters or more, that others will understand", u.reason, minReason)
-	}
-	return nil
+	u.reason = strings.TrimSpace(u.reason)
+	return checkReason(u.reason)
 }
 
 func (u *unholdOptions) run(ctx context.Context, arg string) error {
@@ -99,11 +97,10 @@ func (u *unholdOptions) run(ctx context.Context, arg string) error {
 	return u.unhold(ctx, c, pod, what)
 }
 
-// unhold writes the trail first: without one, nothing is done.
+// unhold writes the audit log first: without it, nothing is done.
 func (u *unholdOptions) unhold(ctx context.Context, c *collect.Cluster, pod *corev1.Pod, what string) error {
-	w := u.trail(c)
-	if err := w.Unhold(ctx, pod, u.reason); err != nil {
-		return fmt.Errorf("%w; without a trail nothing is done, and nothing was", err)
+	if err := u.auditLog(c).Unhold(ctx, pod, u.reason); err != nil {
+		return fmt.Errorf("%w; without it nothing is done, and nothing was", err)
 	}
 	statement := v1alpha1.UnholdKept
 	if err := u.keepAddresses(ctx, c, pod); err != nil && !u.force {
@@ -118,7 +115,7 @@ func (u *unholdOptions) unhold(ctx context.Context, c *collect.Cluster, pod *cor
 	if err != nil {
 		return fmt.Errorf("encoding the patch: %w", err)
 	}
-	err = c.Client.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(trail.Reporter))
+	err = c.Client.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(auditlog.Reporter))
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		fmt.Fprintf(u.Out, "Nothing to do: %s has gone by itself.\n", what)

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -21,18 +20,18 @@ func (o *options) newUninstallCommand() *cobra.Command {
 	u := &uninstallOptions{options: o}
 	cmd := &cobra.Command{
 		Use:   "uninstall",
-		Short: "Take Holdfast out of the cluster, and prove that no pod is held any more",
+		Short: "Remove Holdfast from the cluster, and prove that no pod is held any more",
 		Long: `Uninstall stops the manager; removes what protects pods, and every webhook; reads all pods
-and takes the finalizer holdfast.dev/ip-allocation off (no other one, and only from the pod of
-that UID) until two reads, --pass-interval apart, found none; lists the entries that stay in the
-IPAM with no pod behind them; and removes policies, records, CustomResourceDefinitions, roles,
-certificates and the namespace. It needs no manager that is alive, can be stopped anywhere, and
-run again. It does what "manager uninstall" does.
+and removes the finalizer holdfast.dev/ip-allocation (no other one, and only from the pod of that
+UID) until two reads, --pass-interval apart, found none; lists the entries that stay in the IPAM
+without a pod; and removes policies, records, CustomResourceDefinitions, roles, certificates and
+the namespace. It needs no manager, can be stopped at any time, and run again. It does what
+"manager uninstall" does.
 
-It releases no address. A pod that was held because its node is silent may still run there with
-its address, and Holdfast does not wait for it any more.
+It releases no address. A pod that was held because its node does not respond may still run there
+with its address, and Holdfast does not wait for it any more.
 
-It wants an administrator's rights, and the answer yes, or --yes.`,
+It needs an administrator's rights, and yes typed at its prompt, or --yes.`,
 		Example: `  # See what would be done
   kubectl holdfast uninstall --dry-run
 
@@ -54,9 +53,9 @@ func (u *uninstallOptions) run(ctx context.Context) error {
 	if err := u.removal.Validate("manager-namespace"); err != nil {
 		return err
 	}
-	restConfig, err := u.flags.ToRESTConfig()
+	restConfig, err := u.restConfig()
 	if err != nil {
-		return fmt.Errorf("finding a way to the cluster: %w; give one with --kubeconfig or --context", err)
+		return err
 	}
 	err = u.removal.Run(ctx, restConfig, u.In, u.Out, u.ErrOut)
 	if errors.Is(err, removal.ErrNoConsent) {

@@ -151,8 +151,8 @@ var livenessMutants = []mutant{
 	{
 		rule: "plugin: a table cannot control the terminal (security 10)",
 		file: "internal/inspect/table.go",
-		old:  `case c < ' ' && c != '\n' && c != '\t' || c == 0x7f:`,
-		new:  `case c == 0x7f:`, by: []string{"./internal/inspect"},
+		old:  `if unicode.IsControl(c) && c != '\n' && c != '\t' {`,
+		new:  `if unicode.IsControl(c) && c == 0x7f {`, by: []string{"./internal/inspect"},
 	},
 	{
 		rule: "mode Shadow: what is withheld lets a pod go by the proofs of what is left",

@@ -55,7 +55,7 @@ func conflict() *who.Facts {
 func TestTheHistoryIsAsItWasLookedAt(t *testing.T) {
 	const file = "testdata/history.html"
 	var page bytes.Buffer
-	if err := history.Tell(conflict()).WritePage(&page, start.Add(40*time.Minute)); err != nil {
+	if err := history.Of(conflict()).WritePage(&page, start.Add(40*time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if *update {

@@ -4,12 +4,12 @@ package inspect
 
 import "fmt"
 
-// ForbiddenError says which right is missing.
+// ForbiddenError names the missing right.
 type ForbiddenError struct {
 	// Verb, Resource ("pods", "ippools.whereabouts.cni.cncf.io") and Scope ("all namespaces", "namespace x", "the cluster") are what
 	// was tried.
 	Verb, Resource, Scope string
-	// Err is the API server's answer.
+	// Err is the API server's error.
 	Err error
 }
 
@@ -20,8 +20,8 @@ func (e *ForbiddenError) Error() string {
 
 func (e *ForbiddenError) Unwrap() error { return e.Err }
 
-// NotServedError says, for certain, that there are no objects of a type: the API server serves it in no version, and there is no
-// CustomResourceDefinition of it. Whoever could not find that out gets another error.
+// NotServedError is certain: the API server serves the type in no version, and there is no CustomResourceDefinition of it. A failed
+// check is another error.
 type NotServedError struct {
 	// Resource is "ipallocations.holdfast.dev".
 	Resource string
@@ -41,10 +41,10 @@ const (
 	DefinitionResource  = "network-attachment-definitions.k8s.cni.cncf.io"
 )
 
-// Unserved are types that the API server does not serve, for certain: there is none of them.
+// Unserved are types that the API server certainly does not serve: there is none of them.
 type Unserved struct{ Records, Policies, Pools, Reservations, Definitions bool }
 
-// What a report says first where a type is not served; what follows from it comes after a colon.
+// The beginning of a note about a type that is not served; the consequence follows after a colon.
 const (
 	NoHoldfast    = "Holdfast is not installed (the API server serves no " + RecordResource + ")"
 	NoWhereabouts = "whereabouts is not installed (the API server serves no " + PoolResource + ")"

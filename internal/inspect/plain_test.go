@@ -10,7 +10,7 @@ import (
 func TestATableCannotControlTheTerminal(t *testing.T) {
 	hostile := "a\x1b]0;title\x07\x1b[2Jb\u009b31mc\rd\x7f\x08é\u00a0"
 	tables := []Table{
-		{Heading: hostile, Lines: []string{hostile}, Columns: Columns("NAME"), Rows: [][]string{{hostile}}},
+		{Heading: hostile, Lines: []string{hostile}, Columns: "NAME", Rows: [][]string{{hostile}}},
 		{Heading: "h", None: hostile},
 	}
 	var out strings.Builder

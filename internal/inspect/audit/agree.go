@@ -17,8 +17,7 @@ type Agreement struct {
 }
 
 // Agree compares two reports of one cluster, given in any order. An entry is agreed on where both name it, equal in every field that
-// a release compares, as a leak that may be released. An error says that the reports cannot be compared at all: other clusters, or
-// less than apart between them.
+// a release compares, as a leak that may be released. An error: the reports are of different clusters, or less than apart between them.
 func Agree(one, other *Report, apart time.Duration) (*Agreement, error) {
 	first, second := one, other
 	if second.Time.Before(&first.Time) {
@@ -49,7 +48,7 @@ func Agree(one, other *Report, apart time.Duration) (*Agreement, error) {
 	return agreement, nil
 }
 
-// leaks are the findings about entries that have nobody behind them.
+// leaks are the findings about entries without a pod.
 func (r *Report) leaks() iter.Seq[*Finding] {
 	return func(yield func(*Finding) bool) {
 		for i := range r.Findings {
@@ -60,7 +59,7 @@ func (r *Report) leaks() iter.Seq[*Finding] {
 	}
 }
 
-// Still says whether a third look, at this moment, has the entry as a leak that may be released; why says why not.
+// Still reports whether a third audit has the entry as a leak that may be released, and why not.
 func (r *Report) Still(e Entry) (still bool, why string) {
 	for f := range r.leaks() {
 		if *f.Entry == e {

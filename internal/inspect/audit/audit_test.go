@@ -90,11 +90,11 @@ func TestAudit(t *testing.T) {
 		want   []found
 	}{
 		"a sound cluster has no finding": {},
-		"an entry of a pod that does not exist, and that nobody has recorded, is a leak that two reports may release": {
+		"an entry of a pod that does not exist, and that no record has, is a leak that two reports may release": {
 			change: func(f *Facts) { f.Entries = append(f.Entries, entry("10.0.0.2", "gone", "s2")) },
 			want:   []found{{Leak, "PodGone", "10.0.0.2", true}},
 		},
-		"so is one that is held as nobody's": {
+		"so is one that is held as an orphan": {
 			change: func(f *Facts) {
 				f.Entries = append(f.Entries, entry("10.0.0.2", "gone", "s2"))
 				f.Records = append(f.Records, record("orphan-s2", "gone", "10.0.0.2", "s2"))
@@ -192,11 +192,11 @@ func TestAudit(t *testing.T) {
 		"a pod that is starting shows nothing yet, and that is nothing": {
 			change: func(f *Facts) { f.Pods[0].Shown, f.Pods[0].Running = nil, false },
 		},
-		"a live pod that nobody has recorded": {
+		"a live pod without a record": {
 			change: func(f *Facts) { f.Records = nil },
 			want:   []found{{Unrecorded, "RecordMissing", "10.0.0.1", false}},
 		},
-		"a live pod that nobody guards": {
+		"a live pod that is not guarded": {
 			change: func(f *Facts) { f.Records, f.Pods[0].Guarded = nil, false },
 			want:   []found{{Unrecorded, "NotGuarded", "10.0.0.1", false}},
 		},
@@ -228,7 +228,7 @@ func TestAudit(t *testing.T) {
 			change: func(f *Facts) { f.Records[0].Status.State = v1alpha1.StateConflict },
 			want:   []found{{Conflict, "StateConflict", "", false}},
 		},
-		"a live pod whose entry somebody took away uses what can be handed out": {
+		"a live pod without its entry uses what can be handed out": {
 			change: func(f *Facts) { f.Entries = nil },
 			want:   []found{{Unrecorded, "RecordWithoutEntry", "10.0.0.1", false}},
 		},
@@ -239,7 +239,7 @@ func TestAudit(t *testing.T) {
 		"a record of a pod that is ending is not": {
 			change: func(f *Facts) { f.Entries, f.Pods[0].Deleting = nil, true },
 		},
-		"a release that nobody ends is a leak that two reports may release": {
+		"a release that no controller completes is a leak that two reports may release": {
 			change: func(f *Facts) {
 				e := entry("10.0.0.2", "gone", "s2")
 				e.Owner, e.PodRef, e.Releasing = nil, "holdfast-releasing/u9", "u9"
@@ -272,7 +272,7 @@ func TestAudit(t *testing.T) {
 		},
 		"what the manager's own audit finds is in it": {
 			change: func(f *Facts) {
-				f.Books = ipamaudit.Facts{Pods: []ipamaudit.Pod{{Ref: "apps/web-1", UID: "u2", Shown: []ipamaudit.Shown{{IP: ip("10.0.0.7"), Interface: "net1", Managed: true}}}},
+				f.Manager = ipamaudit.Facts{Pods: []ipamaudit.Pod{{Ref: "apps/web-1", UID: "u2", Shown: []ipamaudit.Shown{{IP: ip("10.0.0.7"), Interface: "net1", Managed: true}}}},
 					Reservations: []ipamaudit.Reservation{{Name: "kube-system/10.0.0.8", PodRef: "apps/gone"}}}
 			},
 			want: []found{{Unrecorded, "EntryMissing", "10.0.0.7", false}, {Leak, "ReservationOrphaned", "", false}},

@@ -20,11 +20,11 @@ func TestAnEntryOfAResourceClaimIsNoLeakWhileTheClaimExists(t *testing.T) {
 		claims release.Fact[map[types.UID]string]
 		kind   string
 	}{
-		"it exists":              {release.Known(map[types.UID]string{uid: "apps/net"}), ""},
-		"it is gone":             {release.Known(map[types.UID]string{"another": "apps/net"}), "ClaimGone"},
-		"claims cannot be read":  {release.Unknown[map[types.UID]string]("forbidden"), "ClaimUnread"},
-		"claims are not served":  {release.Unknown[map[types.UID]string]("not served"), "ClaimUnread"},
-		"nobody has read claims": {release.Fact[map[types.UID]string]{}, "ClaimUnread"},
+		"it exists":             {release.Known(map[types.UID]string{uid: "apps/net"}), ""},
+		"it is gone":            {release.Known(map[types.UID]string{"another": "apps/net"}), "ClaimGone"},
+		"claims cannot be read": {release.Unknown[map[types.UID]string]("forbidden"), "ClaimUnread"},
+		"claims are not served": {release.Unknown[map[types.UID]string]("not served"), "ClaimUnread"},
+		"claims were not read":  {release.Fact[map[types.UID]string]{}, "ClaimUnread"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			report := Audit(&Facts{Entries: entries, Claims: tc.claims})

@@ -4,6 +4,7 @@ package audit
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,7 +21,7 @@ import (
 
 // Facts are what was read, in this order.
 type Facts struct {
-	// Cluster tells the cluster from all others: the UID of its namespace kube-system.
+	// Cluster identifies the cluster: the UID of its namespace kube-system.
 	Cluster types.UID
 	// Time is when the first read began.
 	Time time.Time
@@ -33,19 +34,19 @@ type Facts struct {
 	Records []v1alpha1.IPAllocation
 	// GuardedNodes have the queries about them, and the responses.
 	GuardedNodes []v1alpha1.GuardedNode
-	// Nodes are all Node objects; NodesUnread says why they could not be read.
+	// Nodes are all Node objects; NodesUnread is why they could not be read.
 	Nodes       []corev1.Node
 	NodesUnread string
-	// Managed are the networks ("namespace/name") whose IPAM is one of those whose pools were read. In another one, two nodes may give
-	// the same address to pods of theirs by intent.
+	// Managed are the networks ("namespace/name") of an IPAM whose pools were read. In another one, two nodes may give the same address to
+	// their pods by intent.
 	Managed sets.Set[string]
-	// Books are what the manager's own audit compares: entries, reservations and slices against what live pods show.
-	Books ipamaudit.Facts
+	// Manager are the facts of the manager's audit: entries, reservations and slices against what live pods show.
+	Manager ipamaudit.Facts
 	// Policies are the NodeResourcePolicies, with what their sweeps found.
 	Policies []v1alpha1.NodeResourcePolicy
 	// Claims are the ResourceClaims by UID, as "namespace/name"; read only where an entry has a UID for its ID.
 	Claims release.Fact[map[types.UID]string]
-	// Unserved are types that the API server does not serve, for certain: there is none of them.
+	// Unserved are types that the API server certainly does not serve: there is none of them.
 	Unserved inspect.Unserved
 	// Unread are further reads that failed, in sentences; what they would have shown is missing from the report.
 	Unread []string
@@ -56,28 +57,23 @@ type Pod struct {
 	Ref  ipam.PodRef
 	UID  types.UID
 	Node string
-	// Deleting and Ended (a terminal phase, whoever wrote it); a pod that is neither is live.
+	// Deleting and Ended (a terminal phase, which any client may have written); a pod that is neither is live.
 	Deleting, Ended bool
-	// Guarded says that our finalizer is on it.
-	Guarded bool
-	// Running: its phase is Running.
-	Running bool
-	Shown   []podnetwork.StatusAddress
-	// Unreadable says that its network-status cannot be read.
+	// Guarded: it has the finalizer. Running: its phase is Running.
+	Guarded, Running bool
+	// Shown are the addresses in its network-status; Unreadable: that cannot be read.
+	Shown      []podnetwork.StatusAddress
 	Unreadable bool
 }
 
 func (p *Pod) live() bool { return !p.Deleting && !p.Ended }
 
-// tells: it runs, and its network-status says which addresses it has.
-func (p *Pod) tells() bool { return p.Running && p.live() && len(p.Shown) > 0 && !p.Unreadable }
+// isComplete: it runs, and its network-status has its addresses.
+func (p *Pod) isComplete() bool { return p.Running && p.live() && len(p.Shown) > 0 && !p.Unreadable }
 
-// shows says whether the pod's network-status shows an address on an interface; old versions of whereabouts recorded none.
+// shows reports whether the network-status has an address on an interface; old versions of whereabouts recorded no interface.
 func (p *Pod) shows(ip netip.Addr, iface string) bool {
-	for i := range p.Shown {
-		if p.Shown[i].IP == ip && (iface == "" || p.Shown[i].Interface == "" || p.Shown[i].Interface == iface) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Shown, func(s podnetwork.StatusAddress) bool {
+		return s.IP == ip && (iface == "" || s.Interface == "" || s.Interface == iface)
+	})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 )
 
-// plain is the sound cluster before Holdfast: no records, and nobody is guarded.
+// plain is the sound cluster before Holdfast: no records, and no pod is guarded.
 func plain() *Facts {
 	f := sound()
 	f.Records, f.Pods[0].Guarded = nil, false
@@ -29,7 +29,7 @@ func TestAuditWithoutHoldfast(t *testing.T) {
 		// message is part of the first finding's.
 		message string
 	}{
-		"nobody is unrecorded where nobody records": {},
+		"no pod is unrecorded where there are no records": {},
 		"an entry of a pod that does not exist is a leak, and nothing is said of records": {
 			change:  func(f *Facts) { f.Entries = append(f.Entries, entry("10.0.0.2", "gone", "s2")) },
 			want:    []found{{Leak, "PodGone", "10.0.0.2", true}},
@@ -42,7 +42,7 @@ func TestAuditWithoutHoldfast(t *testing.T) {
 			},
 			want: []found{{Leak, "PodGone", "10.0.0.2", false}},
 		},
-		"an entry that its pod does not show is a leak that nobody may release": {
+		"an entry that its pod does not show is a leak that may not be released": {
 			change: func(f *Facts) { f.Entries = append(f.Entries, entry("10.0.0.2", "web-0", "s2")) },
 			want:   []found{{Leak, "NotShown", "10.0.0.2", false}},
 		},
@@ -56,7 +56,7 @@ func TestAuditWithoutHoldfast(t *testing.T) {
 		},
 		"what the IPAM's own records contradict is found": {
 			change: func(f *Facts) {
-				f.Books = ipamaudit.Facts{Pods: []ipamaudit.Pod{{Ref: "apps/web-0", UID: "u1", Shown: []ipamaudit.Shown{{IP: ip("10.0.0.7"), Interface: "net1", Network: "apps/net", Managed: true}}}}}
+				f.Manager = ipamaudit.Facts{Pods: []ipamaudit.Pod{{Ref: "apps/web-0", UID: "u1", Shown: []ipamaudit.Shown{{IP: ip("10.0.0.7"), Interface: "net1", Network: "apps/net", Managed: true}}}}}
 			},
 			want: []found{{Unrecorded, "EntryMissing", "10.0.0.7", false}},
 		},

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package byhand judges, purely, whether a person may release one entry of a pool: what speaks against it, and which of that the person
+// may override. A release by hand must never be easier than waiting: while time alone or the manager would make it, that is an objection,
+// like a sandbox that is known to be alive.
 package byhand
 
 import (
@@ -25,7 +28,7 @@ import (
 // Facts are what was read about one entry, live.
 type Facts struct {
 	Entry ipam.Entry
-	// Owner is what is known of the UID, or of the orphan, whose record has the entry's sandbox; nil where no record has.
+	// Owner is what is known of the UID, or of the orphan, of the record that has the entry's sandbox; nil if there is no such record.
 	Owner *explain.Facts
 	// Named is the pod that has the podref's name now; nil where there is none.
 	Named *corev1.Pod
@@ -35,7 +38,7 @@ type Facts struct {
 	Showing []corev1.Pod
 }
 
-// Case is one entry, with all that speaks against its release.
+// Case is one entry, with the objections to its release.
 type Case struct {
 	metav1.TypeMeta `json:",inline"`
 	Entry           audit.Entry `json:"entry"`
@@ -45,9 +48,9 @@ type Case struct {
 	Explanation *explain.Explanation `json:"explanation,omitempty"`
 }
 
-// Objection is something that speaks against a release. Only --force goes past it.
+// Objection speaks against a release. Only --force overrides it.
 type Objection struct {
-	// Alive says that a sandbox which may use the address is known to live.
+	// Alive: a sandbox which may use the address is known to be alive.
 	Alive bool `json:"alive"`
 	// What was found.
 	What string `json:"what"`
@@ -55,26 +58,23 @@ type Objection struct {
 
 // Select finds the one entry that is meant among those at an address. Pool and sandbox are empty where they were not given.
 func Select(entries []ipam.Entry, pool, sandbox string) (*ipam.Entry, error) {
-	var meant []ipam.Entry
+	var meant *ipam.Entry
+	var found []string
 	for i := range entries {
-		if (pool == "" || entries[i].Pool == pool) && (sandbox == "" || strings.HasPrefix(entries[i].SandboxID, sandbox)) {
-			meant = append(meant, entries[i])
+		if e := &entries[i]; (pool == "" || e.Pool == pool) && strings.HasPrefix(e.SandboxID, sandbox) {
+			meant, found = e, append(found, fmt.Sprintf("%s (sandbox %s, %s)", e.Pool, e.SandboxID, e.PodRef))
 		}
 	}
-	switch len(meant) {
+	switch len(found) {
 	case 0:
 		return nil, fmt.Errorf("no entry of that address (and pool, and sandbox) is in any pool: there is nothing to release")
 	case 1:
-		return &meant[0], nil
+		return meant, nil
 	}
-	var pools []string
-	for i := range meant {
-		pools = append(pools, fmt.Sprintf("%s (sandbox %s, %s)", meant[i].Pool, meant[i].SandboxID, meant[i].PodRef))
-	}
-	return nil, fmt.Errorf("%d entries have that address: %s; name one with --pool or --sandbox", len(meant), strings.Join(pools, ", "))
+	return nil, fmt.Errorf("%d entries have that address: %s; name one with --pool or --sandbox", len(found), strings.Join(found, ", "))
 }
 
-// Judge says what speaks against releasing the entry.
+// Judge finds the objections to a release of the entry.
 func Judge(f *Facts, now time.Time) *Case {
 	c := &Case{TypeMeta: inspect.Type("ReleaseCase"), Entry: *audit.EntryOf(&f.Entry), Objections: []Objection{}}
 	f.showing(c)
@@ -96,10 +96,8 @@ func (f *Facts) restorePodRef(c *Case) {
 	if record == nil || f.Entry.Releasing != record.Name {
 		return
 	}
-	for i := range record.Spec.Addresses {
-		if a := &record.Spec.Addresses[i]; a.Pool == c.Entry.Pool && a.IP == c.Entry.Address && a.SandboxID == c.Entry.SandboxID {
-			c.Entry.PodRef = a.PodRef
-		}
+	if a := facts.RecordedAddress(record, f.Entry.Key); a != nil {
+		c.Entry.PodRef = a.PodRef
 	}
 }
 
@@ -107,16 +105,13 @@ func (c *Case) object(alive bool, format string, args ...any) {
 	c.Objections = append(c.Objections, Objection{Alive: alive, What: fmt.Sprintf(format, args...)})
 }
 
-// Alive says whether a sandbox is known to live.
+// Alive reports whether a sandbox is known to be alive.
 func (c *Case) Alive() bool {
 	return slices.ContainsFunc(c.Objections, func(o Objection) bool { return o.Alive })
 }
 
-// RequestRecord is the record in whose name the entry is released: that which holds it, that which its tombstone names, or the name
-// that a record of it would have.
-func (c *Case) RequestRecord() string { return RequestRecord(&c.Entry, c.Record) }
-
-// RequestRecord is the record in whose name an entry is released.
+// RequestRecord is the name of the record for which an entry is released: that in its tombstone, that which holds it, or the name that a
+// record of it would have.
 func RequestRecord(e *audit.Entry, record string) string {
 	switch {
 	case e.Record != "":
@@ -127,8 +122,8 @@ func RequestRecord(e *audit.Entry, record string) string {
 	return v1alpha1.OrphanPrefix + e.SandboxID
 }
 
-// showing: an address in a network-status of a pod that has not ended may be in use. That of the entry's own pod, which is going, is
-// judged by what is known of it.
+// showing: an address in the network-status of a pod that has not terminated may be in use. The entry's own pod is judged by what is known
+// of it, once it is being deleted.
 func (f *Facts) showing(c *Case) {
 	for i := range f.Showing {
 		pod := &f.Showing[i]
@@ -142,7 +137,7 @@ func (f *Facts) showing(c *Case) {
 	}
 }
 
-// isOwn says whether a pod is the one whose sandbox the entry names, as far as anybody can tell.
+// isOwn reports whether the entry names a sandbox of the pod, as far as that is known.
 func (f *Facts) isOwn(pod *corev1.Pod) bool {
 	if f.Owner != nil {
 		return f.Owner.UID == pod.UID
@@ -150,7 +145,7 @@ func (f *Facts) isOwn(pod *corev1.Pod) bool {
 	return f.Named != nil && f.Named.UID == pod.UID
 }
 
-// claim: the ResourceClaim that owns the entry exists, or may.
+// claim: the ResourceClaim that owns the entry exists, or may exist.
 func (f *Facts) claim(c *Case) {
 	uid := types.UID(f.Entry.SandboxID)
 	if ownership.KindOf(f.Entry.SandboxID) != ownership.KindResourceClaim {
@@ -161,13 +156,13 @@ func (f *Facts) claim(c *Case) {
 	}
 }
 
-// owner: what is known of the UID whose sandbox it is.
+// owner: what is known of the UID of the record.
 func (f *Facts) owner(c *Case) {
 	o := f.Owner
 	if why := audit.ReportedAlive(facts.QueriesIn(o.GuardedNodes, string(o.UID)), f.Entry.SandboxID); why != "" {
 		c.object(true, "%s", why)
 	}
-	if o.Pod.IsKnown() {
+	if o.Pod.IsKnown() && !facts.IsTerminal(o.Pod.Get()) {
 		f.ownerPod(c, o.Pod.Get())
 	}
 	d := c.Explanation.Decision
@@ -181,12 +176,11 @@ func (f *Facts) owner(c *Case) {
 	}
 }
 
-// ownerPod: the pod of the very UID exists.
+// ownerPod: the pod of the UID exists and has not terminated.
 func (f *Facts) ownerPod(c *Case, pod *corev1.Pod) {
 	switch {
-	case pod.DeletionTimestamp == nil && !facts.IsTerminal(pod):
+	case pod.DeletionTimestamp == nil:
 		c.object(true, "its pod %s/%s (UID %s) is not being deleted", pod.Namespace, pod.Name, pod.UID)
-	case facts.IsTerminal(pod):
 	case f.Owner.Node.IsKnown() && facts.Node(f.Owner.Node.Get()).Ready && runs(pod):
 		c.object(true, "its pod %s/%s (UID %s) is terminating, and its kubelet, whose node is Ready, reports a running container", pod.Namespace, pod.Name, pod.UID)
 	}
@@ -197,7 +191,7 @@ func runs(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.ContainerStatuses, running) || slices.ContainsFunc(pod.Status.InitContainerStatuses, running)
 }
 
-// named: no record has the sandbox, so that a pod of the name may be the one that uses it.
+// named: no record has the sandbox, so a pod of the name may use it.
 func (f *Facts) named(c *Case) {
 	pod := f.Named
 	switch {
@@ -213,25 +207,22 @@ func (f *Facts) named(c *Case) {
 func (c *Case) Tables(now time.Time) []inspect.Table {
 	var head inspect.Table
 	e := &c.Entry
-	head.Say("Entry %s in %s pool %s: sandbox %s, podref %s, interface %q", e.Address, e.Backend, e.Pool, e.SandboxID, e.PodRef, e.Interface)
+	head.Line("Entry %s in %s pool %s: sandbox %s, podref %s, interface %q", e.Address, e.Backend, e.Pool, e.SandboxID, e.PodRef, e.Interface)
 	if c.Record == "" {
-		head.Say("No record of Holdfast has its sandbox.")
+		head.Line("No record of Holdfast has its sandbox.")
 	}
 	tables := []inspect.Table{head}
 	if c.Explanation != nil {
 		tables = append(tables, c.Explanation.Tables(now)...)
 	}
-	objections := inspect.Table{Heading: "WHAT SPEAKS AGAINST A RELEASE", Columns: inspect.Columns("KIND", "FOUND"),
-		None: "Nothing that the cluster knows; only you can say whether the sandbox is gone."}
-	for _, o := range c.Objections {
-		kind := "not needed"
-		if o.Alive {
-			kind = "ALIVE"
-		}
-		objections.Add(kind, o.What)
-	}
-	return append(tables, objections)
+	return append(tables, inspect.TableOf("WHAT SPEAKS AGAINST A RELEASE", "KIND,FOUND", "Nothing that the cluster knows; only you can say whether the sandbox is gone.",
+		c.Objections, func(o *Objection) []string {
+			if o.Alive {
+				return []string{"ALIVE", o.What}
+			}
+			return []string{"not needed", o.What}
+		}))
 }
 
-// Attention is true while anything speaks against it.
+// Attention is true while there is an objection.
 func (c *Case) Attention() bool { return len(c.Objections) > 0 }

@@ -34,7 +34,7 @@ func theEntry() ipam.Entry {
 	return ipam.Entry{Key: ipam.Key{Backend: "whereabouts", Pool: "kube-system/p", IP: netip.MustParseAddr("10.0.0.1"), SandboxID: sandbox, PodRef: ref.String(), Interface: "net1"}, Owner: &ref}
 }
 
-// thePod is terminating, and its container runs as far as anybody said.
+// thePod is terminating, and its container runs as far as is known.
 func thePod() *corev1.Pod {
 	deleted := before(10 * time.Minute)
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "web-0", UID: uid, Finalizers: []string{v1alpha1.Finalizer}, DeletionTimestamp: &deleted,
@@ -48,7 +48,7 @@ func theNode(status corev1.ConditionStatus) *corev1.Node {
 		Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{MachineID: "m", SystemUUID: "s", BootID: "b"}, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}}}
 }
 
-// heldFacts are those of an entry whose pod is terminating on a node that is silent: what only a person can end.
+// heldFacts are those of an entry whose pod is terminating on a node that does not respond: what only a person can end.
 func heldFacts() *Facts {
 	record := &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: uid}, Spec: v1alpha1.IPAllocationSpec{PodNamespace: "apps", PodName: "web-0", NodeName: "node-1",
 		Sandboxes: []v1alpha1.SandboxRecord{{ID: sandbox, ObservedTime: before(time.Hour), Attribution: v1alpha1.AttributionNetworkStatus,
@@ -77,7 +77,7 @@ func TestJudge(t *testing.T) {
 		// alive and needless are parts of what speaks against it; both empty: nothing does.
 		alive, needless string
 	}{
-		"nothing speaks against it where a node is silent and only a person can tell": {},
+		"nothing speaks against it where a node does not respond and only a person can tell": {},
 		"a node that is Ready, and whose kubelet reports a running container": {
 			change: func(f *Facts) { f.Owner.Node = release.Known(theNode(corev1.ConditionTrue)) },
 			alive:  "its kubelet, whose node is Ready, reports a running container",
@@ -106,7 +106,7 @@ func TestJudge(t *testing.T) {
 			},
 			alive: "pod apps/db-0 (UID x) is terminating, has not ended, and shows the address",
 		},
-		"a pod that has ended shows it for nobody": {
+		"the address that a terminated pod shows is free": {
 			change: func(f *Facts) {
 				pod := thePod()
 				pod.Name, pod.UID, pod.DeletionTimestamp, pod.Status.Phase = "job", "x", nil, corev1.PodSucceeded
@@ -166,7 +166,7 @@ func TestJudge(t *testing.T) {
 			},
 			needless: "the node's agent is being queried",
 		},
-		"no record, and nobody of the name": {
+		"no record, and no pod of the name": {
 			change: func(f *Facts) { f.Owner, f.Named, f.Showing = nil, nil, nil },
 		},
 		"no record, and a pod of the name lives": {

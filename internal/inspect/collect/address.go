@@ -4,20 +4,25 @@ package collect
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/inspect/byhand"
 	"github.com/holdfast-dev/holdfast/internal/inspect/who"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/pages"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
+	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
 // Address reads what is known of an address. Pools come first, so that an entry is never newer than what explains it.
@@ -54,7 +59,7 @@ func (c *Cluster) Address(ctx context.Context, ip netip.Addr) (*who.Facts, error
 	return f, c.addressEvents(ctx, f)
 }
 
-// addressEvents sorts the events of ours into those that name the address, and the others about its holders.
+// addressEvents sorts Holdfast's events into those that name the address, and the others about its holders.
 func (c *Cluster) addressEvents(ctx context.Context, f *who.Facts) error {
 	events, err := c.OurEvents(ctx)
 	if err != nil {
@@ -78,7 +83,7 @@ func (c *Cluster) addressEvents(ctx context.Context, f *who.Facts) error {
 	return nil
 }
 
-// podsShowing reads the pods whose network-status shows an address: the metadata of all pods tells which, whatever their labels.
+// podsShowing reads the pods whose network-status shows an address. The metadata of all pods shows which these are, whatever their labels.
 func (c *Cluster) podsShowing(ctx context.Context, ip netip.Addr) ([]corev1.Pod, error) {
 	var keys []client.ObjectKey
 	all := pages.Metadata(ctx, c.Client, corev1.SchemeGroupVersion.WithKind("Pod"))
@@ -95,7 +100,7 @@ func (c *Cluster) podsShowing(ctx context.Context, ip netip.Addr) ([]corev1.Pod,
 	}
 	var pods []corev1.Pod
 	for _, key := range keys {
-		pod, err := c.podOf(ctx, ipam.PodRef{Namespace: key.Namespace, Name: key.Name})
+		pod, err := c.podOf(ctx, ipam.PodRef(key))
 		if err != nil {
 			return nil, err
 		}
@@ -104,4 +109,69 @@ func (c *Cluster) podsShowing(ctx context.Context, ip netip.Addr) ([]corev1.Pod,
 		}
 	}
 	return pods, nil
+}
+
+// ByHand reads what concerns the one entry at an address that is meant, and opens the backend that can release it.
+func (c *Cluster) ByHand(ctx context.Context, ip netip.Addr, pool, sandbox string) (*byhand.Facts, ipam.Auditable, error) {
+	backend, _, err := c.Pools(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	snapshot := backend.All()
+	at := slices.DeleteFunc(slices.Clone(snapshot.Entries), func(e ipam.Entry) bool { return e.IP != ip })
+	entry, err := byhand.Select(at, pool, sandbox)
+	if err != nil {
+		return nil, nil, err
+	}
+	f := &byhand.Facts{Entry: *entry, Claims: c.claims(ctx, []ipam.Entry{*entry})}
+	if f.Showing, err = c.podsShowing(ctx, ip); err != nil {
+		return nil, nil, err
+	}
+	if entry.Owner != nil {
+		if f.Named, err = c.podOf(ctx, *entry.Owner); err != nil {
+			return nil, nil, err
+		}
+	}
+	return f, backend, c.owner(ctx, f, snapshot)
+}
+
+// AsManager opens the backend as the manager's account, for which the webhooks let every release through.
+func (c *Cluster) AsManager(ctx context.Context) (ipam.Auditable, error) {
+	acting := rest.CopyConfig(c.Config)
+	acting.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + c.Namespace + ":" + managerName}
+	as, err := New(acting, c.Namespace, c.pools, c.Progress)
+	if err != nil {
+		return nil, err
+	}
+	backend, _, err := as.Pools(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("acting as the manager's account: %w", err)
+	}
+	return backend, nil
+}
+
+// owner finds the record that holds the entry's sandbox: one of a pod UID before one of an orphan.
+func (c *Cluster) owner(ctx context.Context, f *byhand.Facts, snapshot ipam.Snapshot) error {
+	records, err := c.Records(ctx)
+	if err != nil {
+		return err
+	}
+	var owner *v1alpha1.IPAllocation
+	for i := range records {
+		r := &records[i]
+		holds := slices.ContainsFunc(r.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool { return s.ID == f.Entry.SandboxID })
+		if holds && (owner == nil || strings.HasPrefix(owner.Name, v1alpha1.OrphanPrefix)) {
+			owner = r
+		}
+	}
+	if owner == nil {
+		return nil
+	}
+	configuration, err := c.Configuration(ctx)
+	if err != nil {
+		return err
+	}
+	s := shared{configuration: configuration, entries: release.Known(snapshot), records: release.Known(records), guarded: factOf(c.GuardedNodes(ctx))}
+	f.Owner, err = c.factsOfRecord(ctx, s, owner)
+	return err
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package collect reads from a cluster the facts of the reports in internal/inspect. Every read goes to the API server, long lists in
+// pages, with progress. A read that is not permitted is an error that names the missing right.
 package collect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
-	"time"
 
 	certmanagerv1 "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
@@ -16,14 +18,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
+	"github.com/holdfast-dev/holdfast/internal/inspect/auditlog"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/pages"
+	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
 // Cluster reads one cluster. Make it with New.
@@ -34,17 +39,18 @@ type Cluster struct {
 	Config *rest.Config
 	// Namespace is the manager's.
 	Namespace string
-	// Progress is told what a longer read is at: "listing pods: 1500".
-	Progress func(format string, args ...any)
-	pools    IPAM
+	// Progress gets the progress of a longer read: "listing pods: 1500".
+	Progress  func(format string, args ...any)
+	pools     IPAM
+	discovery *discovery.DiscoveryClient
 }
 
 // IPAM is the way to the pools of the cluster.
 type IPAM struct {
 	// AddToScheme adds the types of its objects.
 	AddToScheme func(*runtime.Scheme) error
-	// Open reads every pool into a backend that has no manager; visit is told how many were read. Where the API server does not
-	// serve pools the error is meta.IsNoMatchError, and the backend has none.
+	// Open reads every pool into a backend that has no manager; visit gets how many were read. Where the API server does not serve pools the
+	// error is meta.IsNoMatchError, and the backend has none.
 	Open func(ctx context.Context, c client.Client, visit func(pools int)) (ipam.Auditable, error)
 }
 
@@ -65,10 +71,14 @@ func New(config *rest.Config, namespace string, of IPAM, progress func(string, .
 	if err != nil {
 		return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
 	}
+	finder, err := discovery.NewDiscoveryClientForConfig(limited)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for the discovery of %s: %w", config.Host, err)
+	}
 	if progress == nil {
 		progress = func(string, ...any) {}
 	}
-	return &Cluster{Client: c, Config: limited, Namespace: namespace, Progress: progress, pools: of}, nil
+	return &Cluster{Client: c, Config: limited, Namespace: namespace, Progress: progress, pools: of, discovery: finder}, nil
 }
 
 // readError makes a Forbidden an error that names the right; what is a plural for other errors.
@@ -89,6 +99,22 @@ const (
 
 func inNamespace(name string) string { return "namespace " + name }
 
+// factOf is a fact that was read, or why it could not be.
+func factOf[T any](value T, err error) release.Fact[T] {
+	if err != nil {
+		return release.Unknown[T](err.Error())
+	}
+	return release.Known(value)
+}
+
+// orAbsent is factOf for an object that may not exist.
+func orAbsent[T any](object *T, err error) release.Fact[*T] {
+	if object == nil && err == nil {
+		return release.Absent[*T]()
+	}
+	return factOf(object, err)
+}
+
 // each visits every page of a list.
 func each[L any, P interface {
 	*L
@@ -97,7 +123,7 @@ func each[L any, P interface {
 	return walk(ctx, c, resource, pages.Of[L, P](ctx, c.Client, options...), visit)
 }
 
-// walk visits pages, and says how far it is.
+// walk visits pages, and reports its progress.
 func walk[P client.ObjectList](ctx context.Context, c *Cluster, resource string, all iter.Seq2[P, error], visit func(P)) error {
 	read := 0
 	for list, err := range all {
@@ -125,10 +151,7 @@ func (c *Cluster) Records(ctx context.Context, options ...client.ListOption) ([]
 func (c *Cluster) GuardedNodes(ctx context.Context) ([]v1alpha1.GuardedNode, error) {
 	var guarded []v1alpha1.GuardedNode
 	err := each(ctx, c, inspect.GuardedNodeResource, func(list *v1alpha1.GuardedNodeList) { guarded = append(guarded, list.Items...) })
-	if isNotServed(err) {
-		err = nil
-	}
-	return guarded, err
+	return guarded, orUnserved(err, new(bool))
 }
 
 // Pods lists every pod that the options select. keep takes what is needed of each: a cluster's pods in full may not fit.
@@ -162,7 +185,7 @@ func (c *Cluster) Pools(ctx context.Context) (backend ipam.Auditable, served boo
 	return backend, true, err
 }
 
-// Events lists the events that the options select, without those of other components where the reporters are named.
+// Events lists the events that the options select.
 func (c *Cluster) Events(ctx context.Context, options ...client.ListOption) ([]inspect.Event, error) {
 	var events []inspect.Event
 	err := each(ctx, c, "events", func(list *corev1.EventList) {
@@ -173,13 +196,10 @@ func (c *Cluster) Events(ctx context.Context, options ...client.ListOption) ([]i
 	return events, err
 }
 
-// OurReporters are the names under which Holdfast's components report events.
-var OurReporters = []string{"holdfast", "holdfast-agent", "kubectl-holdfast"}
-
-// OurEvents lists every event of ours in all namespaces.
+// OurEvents lists every event of Holdfast's components in all namespaces.
 func (c *Cluster) OurEvents(ctx context.Context) ([]inspect.Event, error) {
 	var events []inspect.Event
-	for _, reporter := range OurReporters {
+	for _, reporter := range []string{"holdfast", "holdfast-agent", auditlog.Reporter} {
 		some, err := c.Events(ctx, client.MatchingFields{"reportingComponent": reporter})
 		if err != nil {
 			return nil, err
@@ -193,24 +213,25 @@ func eventOf(e *corev1.Event) inspect.Event {
 	event := inspect.Event{First: e.FirstTimestamp.Time, Last: e.LastTimestamp.Time, Count: max(e.Count, 1), Type: e.Type, Reason: e.Reason, Note: e.Message,
 		Kind: e.InvolvedObject.Kind, Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name, UID: e.InvolvedObject.UID,
 		Reporter: e.ReportingController}
-	if event.First.IsZero() {
-		event.First = e.EventTime.Time
-	}
 	if series := e.Series; series != nil {
 		event.Last, event.Count = series.LastObservedTime.Time, max(series.Count, 1)
 	}
-	event.First = firstSet(event.First, e.CreationTimestamp.Time)
-	event.Last = firstSet(event.Last, event.First)
+	event.First = cmp.Or(event.First, e.EventTime.Time, e.CreationTimestamp.Time)
+	event.Last = cmp.Or(event.Last, event.First)
 	return event
 }
 
-func firstSet(times ...time.Time) time.Time {
-	for _, t := range times {
-		if !t.IsZero() {
-			return t
-		}
+// read reads one object; nil if there is none.
+func read[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, c *Cluster, key client.ObjectKey, resource string) (*T, error) {
+	object := new(T)
+	found, err := c.get(ctx, key, P(object), resource)
+	if err != nil || !found {
+		return nil, err
 	}
-	return time.Time{}
+	return object, nil
 }
 
 // get reads one object; found is false where there is none.

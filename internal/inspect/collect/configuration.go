@@ -23,9 +23,9 @@ const managerName = "holdfast-manager"
 // Configuration is how the manager is configured, as far as can be seen.
 type Configuration struct {
 	*configv1alpha1.ManagerConfiguration
-	// Source says where it was read: a ConfigMap, or "defaults" and why.
+	// Source is where it was read: a ConfigMap, or "defaults" and why.
 	Source string
-	// Assumed says that it is the defaults, because the manager's own could not be read.
+	// Assumed: it is the defaults, because the manager's could not be read.
 	Assumed bool
 }
 
@@ -47,13 +47,12 @@ func (c *Configuration) ReleaseEvidence() release.Evidence {
 	return release.EvidenceKubelet
 }
 
-// Configuration reads the ConfigMap that the manager's Deployment mounts. Where that may not be read, or is not there, the
-// defaults are assumed, which the result says; a configuration that is there and wrong is an error.
+// Configuration reads the ConfigMap that the manager's Deployment mounts. If that may not be read, or is not there, the defaults are assumed;
+// a configuration that is invalid is an error.
 func (c *Cluster) Configuration(ctx context.Context) (*Configuration, error) {
 	content, source, err := c.configurationFile(ctx)
-	var forbidden *inspect.ForbiddenError
-	switch {
-	case errors.As(err, &forbidden):
+	switch forbidden, is := errors.AsType[*inspect.ForbiddenError](err); {
+	case is:
 		source = fmt.Sprintf("defaults (the manager's own may not be read: %s %s in %s)", forbidden.Verb, forbidden.Resource, forbidden.Scope)
 	case err != nil:
 		return nil, err

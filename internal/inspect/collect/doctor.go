@@ -14,7 +14,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
@@ -36,54 +35,46 @@ const (
 // are protected.
 func (c *Cluster) Doctor(ctx context.Context, plugin, namespace string) (*doctor.Facts, error) {
 	f := &doctor.Facts{Namespace: c.Namespace, Plugin: plugin}
-	f.APIServer = factOf(c.serverVersion)
+	f.APIServer = factOf(c.serverVersion())
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	if !f.APIServer.IsKnown() {
-		return nil, fmt.Errorf("the API server does not answer, so that nothing can be checked: %s", f.APIServer.Why())
+		return nil, fmt.Errorf("the API server does not respond, so that nothing can be checked: %s", f.APIServer.Why())
 	}
 	c.installation(ctx, f)
-	f.Webhooks = factOf(func() ([]doctor.Webhook, error) { return c.webhooks(ctx) })
-	f.AdmissionPolicies = factOf(func() (doctor.AdmissionPolicies, error) { return c.admissionPolicies(ctx) })
-	f.MutatingPoliciesServed = factOf(func() (bool, error) { return c.servesMutatingPolicies(ctx) })
-	f.Protection = factOf(func() (doctor.Protection, error) { return c.tryProtection(ctx, namespace) })
-	c.tryUpdates(ctx, f)
-	c.rights(ctx, f)
-	f.Nodes = factOf(func() ([]corev1.Node, error) { return c.Nodes(ctx) })
-	f.Records = factOf(func() ([]v1alpha1.IPAllocation, error) {
-		records, err := c.Records(ctx)
-		return records, orUnserved(err, &f.Unserved.Records)
-	})
-	f.GuardedNodes = factOf(func() ([]v1alpha1.GuardedNode, error) { return c.GuardedNodes(ctx) })
-	f.Events = factOf(func() ([]inspect.Event, error) { return c.OurEvents(ctx) })
-	f.Policies = factOf(func() ([]v1alpha1.NodeResourcePolicy, error) {
-		policies, err := c.nodePolicies(ctx)
-		return policies, orUnserved(err, &f.Unserved.Policies)
-	})
+	f.Webhooks = factOf(c.webhooks(ctx))
+	f.AdmissionPolicies = factOf(c.admissionPolicies(ctx))
+	f.MutatingPoliciesServed = factOf(c.servesMutatingPolicies(ctx))
+	f.Protection = factOf(c.tryProtection(ctx, namespace))
+	if err := c.tryUpdates(ctx, f); err != nil {
+		f.UpdatesUnread = err.Error()
+	}
+	if err := c.rights(ctx, f); err != nil {
+		f.RightsUnread = err.Error()
+	}
+	f.Nodes = factOf(c.Nodes(ctx))
+	records, err := c.Records(ctx)
+	f.Records = factOf(records, orUnserved(err, &f.Unserved.Records))
+	f.GuardedNodes = factOf(c.GuardedNodes(ctx))
+	f.Events = factOf(c.OurEvents(ctx))
+	policies, err := c.nodePolicies(ctx)
+	f.Policies = factOf(policies, orUnserved(err, &f.Unserved.Policies))
 	c.ipam(ctx, f)
 	return f, ctx.Err()
 }
 
 func (c *Cluster) serverVersion() (string, error) {
-	finder, err := discovery.NewDiscoveryClientForConfig(c.Config)
-	if err != nil {
-		return "", err
-	}
-	version, err := finder.ServerVersion()
+	version, err := c.discovery.ServerVersion()
 	if err != nil {
 		return "", err
 	}
 	return version.GitVersion, nil
 }
 
-// servesMutatingPolicies says whether version v1 is served; earlier versions do not count.
+// servesMutatingPolicies reports whether version v1 is served; earlier versions do not count.
 func (c *Cluster) servesMutatingPolicies(ctx context.Context) (bool, error) {
-	finder, err := discovery.NewDiscoveryClientForConfig(c.Config)
-	if err != nil {
-		return false, err
-	}
-	list, err := finder.ServerResourcesForGroupVersionWithContext(ctx, admissionregistrationv1.SchemeGroupVersion.String())
+	list, err := c.discovery.ServerResourcesForGroupVersionWithContext(ctx, admissionregistrationv1.SchemeGroupVersion.String())
 	if err != nil {
 		return false, err
 	}
@@ -98,9 +89,9 @@ func (c *Cluster) installation(ctx context.Context, f *doctor.Facts) {
 	} else {
 		f.Configuration, f.ConfigurationSource, f.Assumed = release.Known(configuration.ManagerConfiguration), configuration.Source, configuration.Assumed
 	}
-	f.Manager = object[appsv1.Deployment](ctx, c, client.ObjectKey{Namespace: c.Namespace, Name: managerName}, "deployments.apps")
-	f.Agents = object[appsv1.DaemonSet](ctx, c, client.ObjectKey{Namespace: agentName, Name: agentName}, "daemonsets.apps")
-	f.Certificate = object[corev1.Secret](ctx, c, client.ObjectKey{Namespace: c.Namespace, Name: certificateSecret}, "secrets")
+	f.Manager = orAbsent(read[appsv1.Deployment](ctx, c, client.ObjectKey{Namespace: c.Namespace, Name: managerName}, "deployments.apps"))
+	f.Agents = orAbsent(read[appsv1.DaemonSet](ctx, c, client.ObjectKey{Namespace: agentName, Name: agentName}, "daemonsets.apps"))
+	f.Certificate = orAbsent(read[corev1.Secret](ctx, c, client.ObjectKey{Namespace: c.Namespace, Name: certificateSecret}, "secrets"))
 	f.Issuing = c.issuing(ctx)
 	if f.Pods, err = c.podsOf(ctx, c.Namespace, "manager"); err != nil && f.Manager.IsKnown() {
 		f.Manager = release.Unknown[*appsv1.Deployment](err.Error())
@@ -108,22 +99,6 @@ func (c *Cluster) installation(ctx context.Context, f *doctor.Facts) {
 	if f.AgentPods, err = c.podsOf(ctx, agentName, "agent"); err != nil && f.Agents.IsKnown() {
 		f.Agents = release.Unknown[*appsv1.DaemonSet](err.Error())
 	}
-}
-
-// object reads one object as a fact.
-func object[T any, P interface {
-	*T
-	client.Object
-}](ctx context.Context, c *Cluster, key client.ObjectKey, resource string) release.Fact[P] {
-	var value P = new(T)
-	found, err := c.get(ctx, key, value, resource)
-	switch {
-	case err != nil:
-		return release.Unknown[P](err.Error())
-	case !found:
-		return release.Absent[P]()
-	}
-	return release.Known(value)
 }
 
 func (c *Cluster) podsOf(ctx context.Context, namespace, component string) ([]corev1.Pod, error) {
@@ -139,33 +114,25 @@ func (c *Cluster) nodePolicies(ctx context.Context) ([]v1alpha1.NodeResourcePoli
 	return policies, err
 }
 
-// ipam looks whether pools are served, and whether the DaemonSets by which CNI DEL is known exist.
+// ipam reads whether pools are served, and whether the DaemonSets by which CNI DEL is known exist.
 func (c *Cluster) ipam(ctx context.Context, f *doctor.Facts) {
-	f.PoolsServed = factOf(func() (bool, error) { return c.served(ctx, ippools) })
-	f.SlicePoolsServed = factOf(func() (bool, error) { return c.served(ctx, ippools.GroupVersion().WithResource("nodeslicepools")) })
-	f.DaemonSets = map[string]release.Fact[struct{}]{}
+	f.PoolsServed = factOf(c.served(ctx, ippools))
+	f.SlicePoolsServed = factOf(c.served(ctx, ippools.GroupVersion().WithResource("nodeslicepools")))
+	f.DaemonSets = map[string]release.Fact[*appsv1.DaemonSet]{}
 	if !f.Configuration.IsKnown() {
 		return
 	}
 	for _, name := range f.Configuration.Get().UnsafeReleases.DaemonSets {
-		ref, ok := ipam.ParsePodRef(name)
-		if !ok {
-			continue
-		}
-		found, err := c.get(ctx, client.ObjectKey(ref), &appsv1.DaemonSet{}, "daemonsets.apps")
-		switch {
-		case err != nil:
-			f.DaemonSets[name] = release.Unknown[struct{}](err.Error())
-		case !found:
-			f.DaemonSets[name] = release.Absent[struct{}]()
-		default:
-			f.DaemonSets[name] = release.Known(struct{}{})
+		if ref, ok := ipam.ParsePodRef(name); ok {
+			f.DaemonSets[name] = orAbsent(read[appsv1.DaemonSet](ctx, c, client.ObjectKey(ref), "daemonsets.apps"))
 		}
 	}
 }
 
+type need struct{ verbs, group, resource, subresource, namespace string }
+
 // neededRights are what the accounts cannot work without (config/rbac/role.yaml, config/agent/role.yaml).
-var neededRights = []struct{ verbs, group, resource, subresource, namespace string }{
+var neededRights = []need{
 	{"get list watch patch", "", "pods", "", ""},
 	{"patch", "", "pods", "status", ""},
 	{"get list watch", "", "nodes", "", ""},
@@ -182,7 +149,7 @@ var neededRights = []struct{ verbs, group, resource, subresource, namespace stri
 	{"create", "coordination.k8s.io", "leases", "", "manager"},
 }
 
-var neededByAgents = []struct{ verbs, group, resource, subresource, namespace string }{
+var neededByAgents = []need{
 	{"get", "", "nodes", "", ""},
 	{"list watch", "holdfast.dev", "allnodesqueries", "", ""},
 	{"get list watch", "holdfast.dev", "guardednodes", "", ""},
@@ -190,35 +157,33 @@ var neededByAgents = []struct{ verbs, group, resource, subresource, namespace st
 }
 
 // rights asks the API server whether the accounts have what they need.
-func (c *Cluster) rights(ctx context.Context, f *doctor.Facts) {
-	type account struct {
-		user   string
-		rights []struct{ verbs, group, resource, subresource, namespace string }
+func (c *Cluster) rights(ctx context.Context, f *doctor.Facts) error {
+	err := c.rightsOf(ctx, f, c.Namespace, managerName, neededRights)
+	if err == nil && f.Agents.IsKnown() {
+		err = c.rightsOf(ctx, f, agentName, agentName, neededByAgents)
 	}
-	accounts := []account{{"system:serviceaccount:" + c.Namespace + ":" + managerName, neededRights}}
-	if f.Agents.IsKnown() {
-		accounts = append(accounts, account{"system:serviceaccount:" + agentName + ":" + agentName, neededByAgents})
-	}
-	for _, a := range accounts {
-		for _, r := range a.rights {
-			for verb := range strings.FieldsSeq(r.verbs) {
-				attributes := &authorizationv1.ResourceAttributes{Verb: verb, Group: r.group, Resource: r.resource, Subresource: r.subresource, Namespace: r.namespace}
-				if r.namespace == "manager" {
-					attributes.Namespace = c.Namespace
-				}
-				right, err := c.review(ctx, a.user, attributes)
-				if err != nil {
-					f.RightsUnread = err.Error()
-					return
-				}
-				f.Rights = append(f.Rights, right)
-			}
-		}
-	}
+	return err
 }
 
-func (c *Cluster) review(ctx context.Context, user string, attributes *authorizationv1.ResourceAttributes) (doctor.Right, error) {
-	namespace, _, _ := strings.Cut(strings.TrimPrefix(user, "system:serviceaccount:"), ":")
+func (c *Cluster) rightsOf(ctx context.Context, f *doctor.Facts, namespace, account string, needed []need) error {
+	for _, r := range needed {
+		for verb := range strings.FieldsSeq(r.verbs) {
+			attributes := &authorizationv1.ResourceAttributes{Verb: verb, Group: r.group, Resource: r.resource, Subresource: r.subresource, Namespace: r.namespace}
+			if r.namespace == "manager" {
+				attributes.Namespace = c.Namespace
+			}
+			right, err := c.review(ctx, namespace, account, attributes)
+			if err != nil {
+				return err
+			}
+			f.Rights = append(f.Rights, right)
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) review(ctx context.Context, namespace, account string, attributes *authorizationv1.ResourceAttributes) (doctor.Right, error) {
+	user := "system:serviceaccount:" + namespace + ":" + account
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user,
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}, ResourceAttributes: attributes}}
 	if err := c.Client.Create(ctx, review); err != nil {
@@ -235,11 +200,10 @@ func (c *Cluster) review(ctx context.Context, user string, attributes *authoriza
 	return doctor.Right{Account: user, Verb: attributes.Verb, Resource: resource, Namespace: attributes.Namespace, Allowed: review.Status.Allowed}, nil
 }
 
-// errNotProtected says why a dry run proves nothing.
+// errNotProtected is why a dry run proves nothing.
 var errNotProtected = errors.New("the namespace is one in which no pod is protected: name another with --namespace")
 
-// probe is a pod that names a network which does not exist: nobody can resolve it, so it has to be protected. It asks for nothing
-// that a namespace of the level "restricted" refuses.
+// probe is a pod that names a network which does not exist, so that it has to be protected. A namespace of the level "restricted" permits it.
 func probe(namespace string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "holdfast-doctor-", Annotations: map[string]string{"k8s.v1.cni.cncf.io/networks": "holdfast-doctor"}},
@@ -252,7 +216,7 @@ func probe(namespace string) *corev1.Pod {
 	}
 }
 
-// isExcluded says whether no pod of a namespace is ever protected, as far as the configuration and its labels say.
+// isExcluded reports whether no pod of a namespace is protected, by the configuration and the namespace's labels.
 func (c *Cluster) isExcluded(ctx context.Context, namespace string) (bool, error) {
 	var object corev1.Namespace
 	if _, err := c.get(ctx, client.ObjectKey{Name: namespace}, &object, "namespaces"); err != nil {

@@ -17,7 +17,7 @@ import (
 
 // What the doctor asks for is what the roles give: a right that no role gives would be a failure on every cluster.
 func TestEachRightThatTheDoctorAsksForIsGivenByARole(t *testing.T) {
-	for file, needed := range map[string][]struct{ verbs, group, resource, subresource, namespace string }{
+	for file, needed := range map[string][]need{
 		"../../../config/rbac/role.yaml": neededRights, "../../../config/agent/role.yaml": neededByAgents,
 	} {
 		rules := rulesOf(t, file)

@@ -21,12 +21,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/reportpolicy"
 )
 
-// A NotFoundError says that there is neither a pod nor a record of what was asked about.
+// NotFoundError is returned where there is neither a pod nor a record of that name.
 type NotFoundError struct{ What, Hint string }
 
 func (e *NotFoundError) Error() string { return fmt.Sprintf("there is no %s; %s", e.What, e.Hint) }
 
-// shared is what all UIDs of one question have in common, read once.
+// shared is what is the same for all UIDs of a report, read once.
 type shared struct {
 	configuration *Configuration
 	records       release.Fact[[]v1alpha1.IPAllocation]
@@ -66,7 +66,7 @@ func (c *Cluster) ExplainPod(ctx context.Context, ref ipam.PodRef) ([]*explain.F
 	return all, nil
 }
 
-// ExplainRecord reads the facts of the UID, or of the orphan, whose record has that name.
+// ExplainRecord reads the facts of the UID, or of the orphan, of the record with that name.
 func (c *Cluster) ExplainRecord(ctx context.Context, name string) (*explain.Facts, error) {
 	var record v1alpha1.IPAllocation
 	found, err := c.get(ctx, client.ObjectKey{Name: name}, &record, inspect.RecordResource)
@@ -86,17 +86,20 @@ func (c *Cluster) ExplainRecord(ctx context.Context, name string) (*explain.Fact
 	if err != nil {
 		return nil, err
 	}
+	return c.factsOfRecord(ctx, s, &record)
+}
+
+// factsOfRecord are the facts of the UID, or the orphan, of a record.
+func (c *Cluster) factsOfRecord(ctx context.Context, s shared, record *v1alpha1.IPAllocation) (*explain.Facts, error) {
 	ref := ipam.PodRef{Namespace: record.Spec.PodNamespace, Name: record.Spec.PodName}
-	var pod *corev1.Pod
-	if ref.Name != "" {
-		if pod, err = c.podOf(ctx, ref); err != nil {
-			return nil, err
-		}
+	pod, err := c.podOf(ctx, ref)
+	if err != nil {
+		return nil, err
 	}
 	return c.factsOf(ctx, s, types.UID(record.Name), ref, pod), nil
 }
 
-// recordByPrefix finds the one record whose name begins so: lists show the beginning of an orphan's name.
+// recordByPrefix finds the one record with a name that begins so: lists show the beginning of an orphan's name.
 func (c *Cluster) recordByPrefix(ctx context.Context, prefix string, record *v1alpha1.IPAllocation) (found bool, err error) {
 	records, err := c.Records(ctx)
 	if err != nil {
@@ -114,55 +117,37 @@ func (c *Cluster) recordByPrefix(ctx context.Context, prefix string, record *v1a
 	return found, nil
 }
 
+// podOf reads a pod; nil if there is none, or no name.
 func (c *Cluster) podOf(ctx context.Context, ref ipam.PodRef) (*corev1.Pod, error) {
-	var pod corev1.Pod
-	found, err := c.get(ctx, client.ObjectKey(ref), &pod, "pods")
-	if err != nil || !found {
-		return nil, err
+	if ref.Name == "" {
+		return nil, nil
 	}
-	return &pod, nil
+	return read[corev1.Pod](ctx, c, client.ObjectKey(ref), "pods")
 }
 
-// share reads what is the same for all UIDs. What may not be read is an unknown fact, on which the table holds; that is the
-// honest answer, and says which right is missing.
+// share reads what is the same for all UIDs. What may not be read is an unknown fact that names the missing right; the table holds on it.
 func (c *Cluster) share(ctx context.Context) (shared, error) {
 	configuration, err := c.Configuration(ctx)
 	if err != nil {
 		return shared{}, err
 	}
 	s := shared{configuration: configuration}
-	s.entries = factOf(func() (ipam.Snapshot, error) {
-		backend, pools, err := c.Pools(ctx)
-		if err != nil {
-			return ipam.Snapshot{}, err
-		}
-		s.unserved.Pools = !pools
-		return backend.All(), nil
-	})
-	if configuration.ReleaseEvidence() == release.EvidenceAgent {
-		s.policies = factOf(func() (reportpolicy.Judgement, error) {
-			found, err := c.admissionPolicies(ctx)
-			return reportpolicy.Evidence(found.Policies, found.Bindings), err
-		})
+	if backend, pools, err := c.Pools(ctx); err != nil {
+		s.entries = release.Unknown[ipam.Snapshot](err.Error())
+	} else {
+		s.entries, s.unserved.Pools = release.Known(backend.All()), !pools
 	}
-	s.guarded = factOf(func() ([]v1alpha1.GuardedNode, error) { return c.GuardedNodes(ctx) })
-	s.records = factOf(func() ([]v1alpha1.IPAllocation, error) {
-		records, err := c.Records(ctx)
-		return records, orUnserved(err, &s.unserved.Records)
-	})
+	if configuration.ReleaseEvidence() == release.EvidenceAgent {
+		found, err := c.admissionPolicies(ctx)
+		s.policies = factOf(reportpolicy.Evidence(found.Policies, found.Bindings), err)
+	}
+	s.guarded = factOf(c.GuardedNodes(ctx))
+	records, err := c.Records(ctx)
+	s.records = factOf(records, orUnserved(err, &s.unserved.Records))
 	return s, ctx.Err()
 }
 
-// factOf is a fact that was read, or why it could not be.
-func factOf[T any](read func() (T, error)) release.Fact[T] {
-	value, err := read()
-	if err != nil {
-		return release.Unknown[T](err.Error())
-	}
-	return release.Known(value)
-}
-
-// factsOf puts together what is known of one UID; pod is whoever has the name now.
+// factsOf are the facts of one UID; pod is the one that has the name now.
 func (c *Cluster) factsOf(ctx context.Context, s shared, uid types.UID, ref ipam.PodRef, pod *corev1.Pod) *explain.Facts {
 	f := &explain.Facts{UID: uid, Ref: ref, Pod: release.Absent[*corev1.Pod](), Entries: s.entries, Policies: s.policies, GuardedNodes: s.guarded,
 		Evidence: s.configuration.ReleaseEvidence(), Settings: s.configuration.Settings(),
@@ -185,28 +170,14 @@ func (c *Cluster) factsOf(ctx context.Context, s shared, uid types.UID, ref ipam
 	if node == "" && f.Record != nil {
 		node = f.Record.Spec.NodeName
 	}
-	f.Node = c.nodeFact(ctx, node)
+	if node != "" {
+		f.Node = orAbsent(read[corev1.Node](ctx, c, client.ObjectKey{Name: node}, "nodes"))
+	}
 	f.Events = c.eventsAbout(ctx, f)
 	return f
 }
 
-func (c *Cluster) nodeFact(ctx context.Context, name string) release.Fact[*corev1.Node] {
-	if name == "" {
-		return release.Fact[*corev1.Node]{}
-	}
-	var node corev1.Node
-	found, err := c.get(ctx, client.ObjectKey{Name: name}, &node, "nodes")
-	switch {
-	case err != nil:
-		return release.Unknown[*corev1.Node](err.Error())
-	case !found:
-		return release.Absent[*corev1.Node]()
-	}
-	return release.Known(&node)
-}
-
-// eventsAbout are those of ours about the pod UID and its record, oldest first. They are told for what they are worth: where they
-// may not be read the rest of the explanation stands.
+// eventsAbout are Holdfast's events about the pod UID and its record, oldest first. An event in their place says that they may not be read.
 func (c *Cluster) eventsAbout(ctx context.Context, f *explain.Facts) []inspect.Event {
 	uids := []types.UID{f.UID}
 	if f.Record != nil {
@@ -216,8 +187,7 @@ func (c *Cluster) eventsAbout(ctx context.Context, f *explain.Facts) []inspect.E
 	for _, uid := range uids {
 		events, err := c.Events(ctx, client.MatchingFields{"involvedObject.uid": string(uid)})
 		if err != nil {
-			var forbidden *inspect.ForbiddenError
-			if errors.As(err, &forbidden) {
+			if _, forbidden := errors.AsType[*inspect.ForbiddenError](err); forbidden {
 				return []inspect.Event{{Type: "Warning", Reason: "Forbidden", Note: err.Error(), Kind: "Event", Name: "*"}}
 			}
 			return nil

@@ -13,19 +13,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 )
 
-// isNotServed says that there is, for certain, nothing of a type.
+// isNotServed: there is certainly no object of a type.
 func isNotServed(err error) bool {
-	var notServed *inspect.NotServedError
-	return errors.As(err, &notServed)
+	_, is := errors.AsType[*inspect.NotServedError](err)
+	return is
 }
 
-// orUnserved notes that there is nothing of a type, for certain, and gives every other error back.
+// orUnserved notes that there is certainly no object of a type, and returns every other error.
 func orUnserved(err error, unserved *bool) error {
 	if *unserved = isNotServed(err); *unserved {
 		return nil
@@ -33,8 +32,8 @@ func orUnserved(err error, unserved *bool) error {
 	return err
 }
 
-// unserved makes of a client's "no match" what it is worth. The client's mapper also says it of a group that the API server could not
-// describe at that moment, and where other versions are served: neither is "there are none".
+// unserved checks a "no match" of a client. Its mapper also returns that for a group that the API server could not describe at that moment,
+// and where other versions are served: neither shows that there are no objects.
 func (c *Cluster) unserved(ctx context.Context, resource, version string, noMatch error) error {
 	served, err := c.served(ctx, schema.ParseGroupResource(resource).WithVersion(version))
 	switch {
@@ -55,27 +54,29 @@ func (c *Cluster) versionOf(object runtime.Object) string {
 	return gvk.Version
 }
 
-// served asks the API server, past every cache, whether it serves a resource. False is certain: the list of groups, the lists of
-// resources and the CustomResourceDefinitions all say so. What is served in other versions only is an error, since there may be objects.
+// served asks the API server, past every cache, whether it serves a resource. False is certain: neither the list of groups, nor the lists of
+// resources, nor the CustomResourceDefinitions have it. If it is served in other versions only, that is an error: there may be objects.
 func (c *Cluster) served(ctx context.Context, resource schema.GroupVersionResource) (bool, error) {
-	finder, err := discovery.NewDiscoveryClientForConfig(c.Config)
-	if err != nil {
-		return false, err
-	}
 	var groups metav1.APIGroupList
-	if err := finder.RESTClient().Get().AbsPath("/apis").SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx).Into(&groups); err != nil {
+	if err := c.discovery.RESTClient().Get().AbsPath("/apis").SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx).Into(&groups); err != nil {
 		return false, err
 	}
 	if len(groups.Groups) == 0 {
 		return false, errors.New("its list of API groups is empty")
 	}
 	var versions []string
-	for i := range groups.Groups {
-		if groups.Groups[i].Name != resource.Group {
-			continue
-		}
-		if versions, err = servedVersions(ctx, finder, &groups.Groups[i], resource.Resource); err != nil {
-			return false, err
+	for _, group := range groups.Groups {
+		for _, v := range group.Versions {
+			if group.Name != resource.Group {
+				continue
+			}
+			list, err := c.discovery.ServerResourcesForGroupVersionWithContext(ctx, v.GroupVersion)
+			if err != nil {
+				return false, err
+			}
+			if slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource.Resource }) {
+				versions = append(versions, v.Version)
+			}
 		}
 	}
 	switch {
@@ -88,22 +89,8 @@ func (c *Cluster) served(ctx context.Context, resource schema.GroupVersionResour
 	return false, c.undefined(ctx, resource.GroupResource())
 }
 
-func servedVersions(ctx context.Context, finder *discovery.DiscoveryClient, group *metav1.APIGroup, resource string) ([]string, error) {
-	var versions []string
-	for _, v := range group.Versions {
-		list, err := finder.ServerResourcesForGroupVersionWithContext(ctx, v.GroupVersion)
-		if err != nil {
-			return nil, err
-		}
-		if slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource }) {
-			versions = append(versions, v.Version)
-		}
-	}
-	return versions, nil
-}
-
-// undefined is nil where there is no CustomResourceDefinition either. One that is there and not served, because it was made a moment
-// ago, its names are taken or it serves no version, may have objects. Whoever may not look has discovery's word.
+// undefined is nil where there is no CustomResourceDefinition either, or it may not be read. One that is there and not served, because it is
+// new, its names are taken or it serves no version, may have objects.
 func (c *Cluster) undefined(ctx context.Context, resource schema.GroupResource) error {
 	definition := &metav1.PartialObjectMetadata{}
 	definition.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})

@@ -89,7 +89,7 @@ func TestRecordsWhereTheTypeIsNotServed(t *testing.T) {
 			a["/apis"] = both
 			a["/apis/holdfast.dev/v1alpha1"] = resources("holdfast.dev/v1alpha1", "noderesourcepolicies NodeResourcePolicy")
 		}, none: true},
-		"whoever may not read definitions has discovery's word": {change: func(a answers) { a[definitionPath] = status(403, "Forbidden") }, none: true},
+		"definitions that may not be read: discovery decides": {change: func(a answers) { a[definitionPath] = status(403, "Forbidden") }, none: true},
 		"another version alone may have objects": {change: func(a answers) {
 			a["/apis"] = groups("apiextensions.k8s.io v1", "holdfast.dev v1beta1")
 			a["/apis/holdfast.dev/v1beta1"] = resources("holdfast.dev/v1beta1", "ipallocations IPAllocation")
@@ -112,7 +112,7 @@ func TestRecordsWhereTheTypeIsNotServed(t *testing.T) {
 		}, err: "ServiceUnavailable"},
 		"the group is listed, and its types are not there": {change: func(a answers) { a["/apis"] = both }, err: "could not find out whether the API server serves ipallocations.holdfast.dev"},
 		"definitions cannot be read":                       {change: func(a answers) { a[definitionPath] = status(500, "InternalError") }, err: "looking for the CustomResourceDefinition"},
-		"somebody else answers for definitions":            {change: func(a answers) { delete(a, definitionPath) }, err: "looking for the CustomResourceDefinition"},
+		"another server responds for definitions":          {change: func(a answers) { delete(a, definitionPath) }, err: "looking for the CustomResourceDefinition"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

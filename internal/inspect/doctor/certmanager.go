@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// Issuing is what cert-manager says about the certificates of the installation.
+// Issuing is what cert-manager has about the certificates of the installation.
 type Issuing struct {
 	Certificates []certmanagerv1.Certificate
 	// Issuers are those of the namespace, and the ClusterIssuers that the certificates name.
@@ -41,33 +41,27 @@ func issuing(d *Diagnosis, f *Facts, now time.Time) {
 	case f.Issuing.IsAbsent():
 		d.ok(name, "not installed: %s", elsewhere)
 		return
-	case !f.Issuing.IsKnown():
-		d.unread(name, f.Issuing.Why())
+	case !d.knows(name, f.Issuing):
 		return
 	}
 	found := f.Issuing.Get()
-	// A certificate that is there and valid serves until its end, whatever keeps cert-manager from the next one.
+	// A valid certificate serves until it expires, also if cert-manager cannot issue the next one.
 	level := Warn
 	if !f.Certificate.IsKnown() {
 		level = Fail
 	}
-	broken := false
 	for i := range found.Certificates {
 		if what, do := notIssued(f.Namespace, &found.Certificates[i], found.Issuers, now); what != "" {
-			broken = true
 			d.add(level, name, what, do)
 		}
 	}
-	switch {
-	case broken:
-	case len(found.Certificates) == 0:
+	if len(found.Certificates) == 0 {
 		d.ok(name, "the installation has no Certificate: %s", elsewhere)
-	default:
-		d.ok(name, "%s", renewals(found.Certificates, now))
 	}
+	d.ok(name, "%s", renewals(found.Certificates, now))
 }
 
-// notIssued says why a Certificate is not Ready or late, and what to do; both are empty where it is neither.
+// notIssued is why a Certificate is not Ready or late, and what to do; both are empty where it is neither.
 func notIssued(namespace string, c *certmanagerv1.Certificate, issuers []Issuer, now time.Time) (what, do string) {
 	describe := fmt.Sprintf("kubectl -n %s describe certificate %s", namespace, c.Name)
 	ready := slices.IndexFunc(c.Status.Conditions, func(c certmanagerv1.CertificateCondition) bool {
@@ -88,7 +82,7 @@ func notIssued(namespace string, c *certmanagerv1.Certificate, issuers []Issuer,
 	return "", ""
 }
 
-// issuerOf says how the issuer of a Certificate is.
+// issuerOf describes the issuer of a Certificate.
 func issuerOf(c *certmanagerv1.Certificate, issuers []Issuer) string {
 	kind := cmp.Or(c.Spec.IssuerRef.Kind, certmanagerv1.IssuerKind)
 	at := slices.IndexFunc(issuers, func(i Issuer) bool { return i.Kind == kind && i.Name == c.Spec.IssuerRef.Name })
@@ -103,7 +97,7 @@ func issuerOf(c *certmanagerv1.Certificate, issuers []Issuer) string {
 	return fmt.Sprintf("its %s is %s", kind, c.Spec.IssuerRef.Name)
 }
 
-// renewals says when each Certificate renews.
+// renewals lists when each Certificate renews.
 func renewals(certificates []certmanagerv1.Certificate, now time.Time) string {
 	var texts []string
 	for i := range certificates {

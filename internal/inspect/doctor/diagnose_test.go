@@ -90,7 +90,7 @@ func wellInstalled(t *testing.T) *Facts {
 		AdmissionPolicies: release.Known(installedPolicies()),
 		Certificate:       secret(certificate), Issuing: known(issued(now.Add(30 * day))), Protection: release.Known(Protection{Finalizer: true, Label: true}), Updates: []Update{{Pod: "apps/web"}},
 		Rights: []Right{{Account: "m", Verb: "get", Resource: "pods", Allowed: true}}, Records: release.Known([]v1alpha1.IPAllocation{}), GuardedNodes: release.Known([]v1alpha1.GuardedNode{}),
-		Events: release.Known([]inspect.Event{}), DaemonSets: map[string]release.Fact[struct{}]{"kube-system/whereabouts": release.Known(struct{}{})},
+		Events: release.Known([]inspect.Event{}), DaemonSets: map[string]release.Fact[*appsv1.DaemonSet]{"kube-system/whereabouts": release.Known(&appsv1.DaemonSet{})},
 		Policies: release.Known([]v1alpha1.NodeResourcePolicy{}), PoolsServed: release.Known(true), SlicePoolsServed: release.Known(true),
 		MutatingPoliciesServed: release.Known(true),
 	}
@@ -195,7 +195,7 @@ func TestDiagnose(t *testing.T) {
 				change(f, i, func(w *Webhook) { w.CABundle = certificate })
 			}
 		}, "certificate", Warn, "it ends in 10d"},
-		"a certificate for somebody else": {func(t *testing.T, f *Facts) {
+		"a certificate for another host": {func(t *testing.T, f *Facts) {
 			f.Certificate = secret(served(t, "x.svc", now.Add(-day), now.Add(60*day)))
 		}, "certificate", Fail, "it is not for holdfast-webhook"},
 		"no certificate in the Secret":   {func(_ *testing.T, f *Facts) { f.Certificate = secret([]byte("x")) }, "certificate", Fail, "no certificate that can be read"},
@@ -216,13 +216,13 @@ func TestDiagnose(t *testing.T) {
 		"a shadow protects nothing":     {func(_ *testing.T, f *Facts) { asShadow(f); f.Protection = release.Known(Protection{}) }, "protection", OK, "was not protected"},
 		"a protection beside a shadow":  {func(_ *testing.T, f *Facts) { asShadow(f) }, "protection", Fail, "the mode is Shadow, and a pod"},
 		"protection could not be tried": {func(_ *testing.T, f *Facts) { f.Protection = release.Unknown[Protection]("no right") }, "protection", Warn, "no right"},
-		"somebody else's webhook blocks updates": {func(_ *testing.T, f *Facts) {
+		"another webhook blocks updates": {func(_ *testing.T, f *Facts) {
 			f.Webhooks = release.Known(append(f.Webhooks.Get(), Webhook{Configuration: "c", Name: "x.example.com", Service: "a/b", FailsClosed: true, UpdatesPods: true, Ready: release.Known(0)}))
 		}, "webhooks of others", Fail, "x.example.com (c) is called for updates of pods, fails closed, and has no ready endpoint behind its Service a/b"},
-		"somebody else's webhook changes pods": {func(_ *testing.T, f *Facts) {
+		"another webhook changes pods": {func(_ *testing.T, f *Facts) {
 			f.Webhooks = release.Known(append(f.Webhooks.Get(), Webhook{Name: "x.example.com", Mutating: true, UpdatesPods: true, Ready: release.Known(1)}))
 		}, "webhooks of others", Warn, "may change pods at every update: x.example.com"},
-		"somebody else's webhook fails open": {func(_ *testing.T, f *Facts) {
+		"another webhook fails open": {func(_ *testing.T, f *Facts) {
 			f.Webhooks = release.Known(append(f.Webhooks.Get(), Webhook{Name: "x.example.com", UpdatesPods: true, Ready: release.Known(0)}))
 		}, "webhooks of others", OK, "none stops"},
 		"pods can only be changed through their status": {func(_ *testing.T, f *Facts) { f.Updates[0].Refused = "no" }, "pod updates", Warn, "1 of 1 guarded pods"},
@@ -232,17 +232,19 @@ func TestDiagnose(t *testing.T) {
 		"the protection webhook fails closed everywhere": {func(_ *testing.T, f *Facts) {
 			change(f, 0, func(w *Webhook) { w.FailsClosed, w.Everywhere = true, true })
 		}, "bootstrap", Fail, "no pod starts"},
-		"a right is missing":                {func(_ *testing.T, f *Facts) { f.Rights[0].Allowed = false }, "rights of the accounts", Fail, "m may not get pods"},
-		"rights could not be asked for":     {func(_ *testing.T, f *Facts) { f.RightsUnread = "no right" }, "rights of the accounts", Warn, "no right"},
-		"no pools are served":               {func(_ *testing.T, f *Facts) { f.PoolsServed = release.Known(false) }, "IPAM", Fail, "serves no IPPools"},
-		"a DaemonSet of CNI DEL is missing": {func(_ *testing.T, f *Facts) { f.DaemonSets["kube-system/whereabouts"] = release.Absent[struct{}]() }, "IPAM", Warn, "there is no DaemonSet kube-system/whereabouts"},
+		"a right is missing":            {func(_ *testing.T, f *Facts) { f.Rights[0].Allowed = false }, "rights of the accounts", Fail, "m may not get pods"},
+		"rights could not be asked for": {func(_ *testing.T, f *Facts) { f.RightsUnread = "no right" }, "rights of the accounts", Warn, "no right"},
+		"no pools are served":           {func(_ *testing.T, f *Facts) { f.PoolsServed = release.Known(false) }, "IPAM", Fail, "serves no IPPools"},
+		"a DaemonSet of CNI DEL is missing": {func(_ *testing.T, f *Facts) {
+			f.DaemonSets["kube-system/whereabouts"] = release.Absent[*appsv1.DaemonSet]()
+		}, "IPAM", Warn, "there is no DaemonSet kube-system/whereabouts"},
 		"removals that were not safe": {func(_ *testing.T, f *Facts) {
 			f.Events = release.Known([]inspect.Event{{Reason: "UnsafeReleaseRefused", Count: 3, Last: now.Add(-time.Minute), Note: "by x"}, {Reason: "UnsafeReleaseRefused", Last: now.Add(-2 * time.Hour)}})
 		}, "unsafe releases", Warn, "3 removals within the last hour were not safe (mode Warn); the last: by x"},
-		"no agents, and none needed":                   {func(_ *testing.T, f *Facts) { f.Agents = release.Absent[*appsv1.DaemonSet]() }, "agents", OK, "not needed"},
-		"no agents, and their word is wanted":          {func(_ *testing.T, f *Facts) { f.Agents = release.Absent[*appsv1.DaemonSet](); withAgents(f) }, "agents", Fail, "everything is held"},
-		"a node without an agent":                      {func(_ *testing.T, f *Facts) { f.AgentPods = nil }, "agents", Warn, "no agent is Ready on a"},
-		"a node without an agent whose word is wanted": {func(_ *testing.T, f *Facts) { f.AgentPods = nil; withAgents(f) }, "agents", Fail, "no agent is Ready on a"},
+		"no agents, and none needed":                          {func(_ *testing.T, f *Facts) { f.Agents = release.Absent[*appsv1.DaemonSet]() }, "agents", OK, "not needed"},
+		"no agents, and their reports are needed":             {func(_ *testing.T, f *Facts) { f.Agents = release.Absent[*appsv1.DaemonSet](); withAgents(f) }, "agents", Fail, "everything is held"},
+		"a node without an agent":                             {func(_ *testing.T, f *Facts) { f.AgentPods = nil }, "agents", Warn, "no agent is Ready on a"},
+		"a node without an agent, and its reports are needed": {func(_ *testing.T, f *Facts) { f.AgentPods = nil; withAgents(f) }, "agents", Fail, "no agent is Ready on a"},
 		"an agent that does not respond": {func(_ *testing.T, f *Facts) {
 			f.GuardedNodes = queried(2*time.Minute, 2, 1)
 		}, "agents", Warn, "no response to a query for more than 1m0s: record u, node a"},

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// TestANodeThatIsDownIsNotItsAgentsFault: the agent's pod is not Ready either, and looking at it helps nobody.
+// TestANodeThatIsDownIsNotItsAgentsFault: the agent's pod is not Ready either, and is not the cause.
 func TestANodeThatIsDownIsNotItsAgentsFault(t *testing.T) {
 	node := func(name string, ready corev1.ConditionStatus, labels map[string]string) corev1.Node {
 		return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},

@@ -92,7 +92,7 @@ func TestATaintReleasesWithoutAResponse(t *testing.T) {
 	f := heldFacts()
 	queried(f, "", 0)
 	f.Node = release.Known(theNode(corev1.ConditionUnknown))
-	o := f.read(f.heldEntries()).Observation()
+	o := f.observation(f.entries(), now)
 	at := now
 	if !taintWithoutResponse(&o, &at) {
 		t.Fatal("a node without a response of its agent cannot be tainted")

@@ -3,22 +3,23 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/reportpolicy"
 )
 
 // Evidence is one fact that the decision rests on.
 type Evidence struct {
-	// Fact says what was looked at.
+	// Fact names it.
 	Fact string `json:"fact"`
 	// State is Known, Absent (read, and not there) or Unknown (could not be read).
 	State string `json:"state"`
@@ -34,44 +35,53 @@ const (
 	unknown = "Unknown"
 )
 
+// evidenceOf shows a fact; missing is its value where it is absent.
+func evidenceOf[T any](name string, fact release.Fact[T], missing, source string, value func(T) string) Evidence {
+	switch {
+	case fact.IsKnown():
+		return Evidence{name, known, value(fact.Get()), source}
+	case fact.IsAbsent():
+		return Evidence{name, absent, missing, source}
+	}
+	return Evidence{name, unknown, fact.Why(), source}
+}
+
 // evidence lists the facts, in the order of the table's rows.
 func (f *Facts) evidence(entries []held, o release.Observation, now time.Time) []Evidence {
-	rows := append(f.podEvidence(), f.policyEvidence()...)
+	rows := f.podEvidence()
+	if f.Evidence == release.EvidenceAgent {
+		rows = append(rows, f.policyEvidence())
+	}
 	rows = append(rows, f.poolEvidence(entries)...)
 	rows = append(rows, f.nodeEvidence(o)...)
 	rows = append(rows, goneEvidence(o, now)...)
 	if f.Record != nil {
 		rows = append(rows, f.recordEvidence()...)
 	}
-	return append(rows, Evidence{"settings", known, fmt.Sprintf("evidence %s; releaseDelay %s, gracePeriodSlack %s, sandboxCreationMax %s, nodeGoneDelay %s",
-		evidenceName(f.Evidence), f.Settings.ReleaseDelay, f.Settings.GracePeriodSlack, f.Settings.SandboxCreationMax, f.Settings.NodeGoneDelay), f.ConfigurationSource})
-}
-
-func evidenceName(e release.Evidence) string {
-	if e == release.EvidenceAgent {
-		return "Agent"
+	name := "Kubelet"
+	if f.Evidence == release.EvidenceAgent {
+		name = "Agent"
 	}
-	return "Kubelet"
+	return append(rows, Evidence{"settings", known, fmt.Sprintf("evidence %s; releaseDelay %s, gracePeriodSlack %s, sandboxCreationMax %s, nodeGoneDelay %s",
+		name, f.Settings.ReleaseDelay, f.Settings.GracePeriodSlack, f.Settings.SandboxCreationMax, f.Settings.NodeGoneDelay), f.ConfigurationSource})
 }
 
 func (f *Facts) podEvidence() []Evidence {
+	missing := ""
+	if f.SameName != nil {
+		missing = "another UID has the name: " + string(f.SameName.UID)
+	}
+	rows := []Evidence{evidenceOf("pod object", f.Pod, missing, "Pod "+f.Ref.String(), func(pod *corev1.Pod) string {
+		if pod.DeletionTimestamp == nil {
+			return "not being deleted"
+		}
+		return fmt.Sprintf("deletion asked for at %s, grace period ends at %s", inspect.Timestamp(inspect.At(release.DeletionRequested(pod))), inspect.Timestamp(pod.DeletionTimestamp))
+	})}
 	pod := f.pod()
 	if pod == nil {
-		row := Evidence{Fact: "pod object", State: absent, Source: "Pod " + f.Ref.String()}
-		switch {
-		case !f.Pod.IsAbsent():
-			row.State, row.Value = unknown, f.Pod.Why()
-		case f.SameName != nil:
-			row.Value = "another UID has the name: " + string(f.SameName.UID)
-		}
-		return []Evidence{row}
+		return rows
 	}
-	value := "not being deleted"
-	if pod.DeletionTimestamp != nil {
-		value = fmt.Sprintf("deletion asked for at %s, grace period ends at %s", inspect.Timestamp(inspect.At(release.DeletionRequested(pod))), inspect.Timestamp(pod.DeletionTimestamp))
-	}
-	rows := []Evidence{{"pod object", known, value, "Pod " + f.Ref.String()},
-		{"end of the pod", known, fmt.Sprintf("phase %s: %s", pod.Status.Phase, f.endingText(pod)), "status.phase and who wrote it (managedFields)"}}
+	rows = append(rows, Evidence{"end of the pod", known, fmt.Sprintf("phase %s: %s", pod.Status.Phase, f.endingText(pod)), "status.phase and who wrote it (managedFields)"})
 	if torn := release.PodTornDown(pod); !torn.IsZero() {
 		rows = append(rows, Evidence{"sandbox, as the kubelet reports it", known, "none any more, since " + inspect.Timestamp(inspect.At(torn)), "condition PodReadyToStartContainers"})
 	}
@@ -88,7 +98,6 @@ var endingText = map[release.Ending]string{
 	release.EndingForeign: "a client other than the kubelet wrote that phase (PodGC, for one): no proof",
 }
 
-// endingText says of a phase under the kubelet's name that others can have written it whose it may be.
 func (f *Facts) endingText(pod *corev1.Pod) string {
 	ending := facts.Ending(f.podFact(), f.Record)
 	if seen := release.PodEnding(pod); ending == release.EndingForeign && (seen.ByKubelet() || seen == release.EndingShared) {
@@ -97,17 +106,31 @@ func (f *Facts) endingText(pod *corev1.Pod) string {
 	return endingText[ending]
 }
 
-func (f *Facts) poolEvidence(entries []held) []Evidence {
-	if !f.Entries.IsKnown() {
-		return []Evidence{{"entries in the pools", unknown, f.Entries.Why(), "IPPools"}}
+// policyEvidence is what makes a kubelet's report evidence where agents can be queried instead.
+func (f *Facts) policyEvidence() Evidence {
+	row := evidenceOf("policies about a kubelet's report", f.Policies, "", reportpolicy.KubeletReports+", "+reportpolicy.NodeIdentity, func(policies reportpolicy.Judgement) string {
+		if !policies.InForce() {
+			return policies.Problem
+		}
+		return "in force since " + inspect.Timestamp(inspect.At(policies.Since))
+	})
+	if f.Policies.IsKnown() && !f.Policies.Get().InForce() {
+		row.State = absent
 	}
-	if len(entries) == 0 && !isOrphan(f.Record) {
+	return row
+}
+
+func (f *Facts) poolEvidence(entries []held) []Evidence {
+	switch {
+	case !f.Entries.IsKnown():
+		return []Evidence{{"entries in the pools", unknown, f.Entries.Why(), "IPPools"}}
+	case len(entries) == 0 && !isOrphan(f.Record):
 		return []Evidence{{"entries in the pools", absent, "", "every IPPool"}}
 	}
 	var rows []Evidence
 	for i := range entries {
 		h := &entries[i]
-		value := fmt.Sprintf("%s on %s for sandbox %s, podref %s, by %s", h.IP, orNone(h.Interface), h.SandboxID, h.PodRef, h.Attribution)
+		value := fmt.Sprintf("%s on %s for sandbox %s, podref %s, by %s", h.IP, cmp.Or(h.Interface, "no interface"), h.SandboxID, h.PodRef, h.Attribution)
 		switch {
 		case h.Superseded:
 			value += "; by now the pool has it for another sandbox"
@@ -122,46 +145,40 @@ func (f *Facts) poolEvidence(entries []held) []Evidence {
 	return rows
 }
 
-func orNone(text string) string {
-	if text == "" {
-		return "no interface"
-	}
-	return text
-}
-
 func (f *Facts) nodeEvidence(o release.Observation) []Evidence {
 	name := f.nodeName()
-	switch {
-	case name == "":
+	if name == "" {
 		return []Evidence{{"node", absent, "not bound, or its node is unknown", "spec.nodeName"}}
-	case f.Node.IsAbsent():
-		return []Evidence{{"node", absent, "there is no Node of that name", "Node " + name}}
-	case !f.Node.IsKnown():
-		return []Evidence{{"node", unknown, f.Node.Why(), "Node " + name}}
 	}
-	node := facts.Node(f.Node.Get())
-	value := "not Ready"
-	if node.Ready {
-		value = "Ready"
+	rows := []Evidence{evidenceOf("node", f.Node, "there is no Node of that name", "Node "+name, nodeText)}
+	if !f.Node.IsKnown() {
+		return rows
 	}
-	if since := readySince(f.Node.Get()); !since.IsZero() {
-		value += " since " + inspect.Timestamp(since)
-	}
-	if node.OutOfService {
-		value += ", tainted out-of-service"
-	}
-	rows := []Evidence{{"node", known, value + ", UID " + string(node.NodeUID), "Node " + name}}
+	live := facts.Node(f.Node.Get()).Machine
 	for _, s := range o.Sandboxes.Get() {
-		row := Evidence{Fact: "machine of sandbox " + inspect.Short(s.ID), State: unknown, Value: s.Machine.Why(), Source: "the record, against Node " + name}
-		if s.Machine.IsKnown() {
-			row.State, row.Value = known, relationText[release.Compare(s.Machine.Get(), node.Machine)]
-		}
-		rows = append(rows, row)
+		rows = append(rows, evidenceOf("machine of sandbox "+inspect.Short(s.ID), s.Machine, "", "the record, against Node "+name, func(ran release.Machine) string {
+			return relationText[release.Compare(ran, live)]
+		}))
 	}
 	return rows
 }
 
-// goneEvidence says since when the machines of a pod are gone.
+func nodeText(node *corev1.Node) string {
+	n := facts.Node(node)
+	value := "not Ready"
+	if n.Ready {
+		value = "Ready"
+	}
+	if !n.ReadySince.IsZero() {
+		value += " since " + inspect.Timestamp(inspect.At(n.ReadySince))
+	}
+	if n.OutOfService {
+		value += ", tainted out-of-service"
+	}
+	return value + ", UID " + string(node.UID)
+}
+
+// goneEvidence shows since when the machines of a pod are gone.
 func goneEvidence(o release.Observation, now time.Time) []Evidence {
 	row := Evidence{"machine gone", absent, "no GuardedNode says since when: the delay is counted by the manager alone", "GuardedNodes"}
 	switch since := o.NodeGoneSince.Get(); {
@@ -183,42 +200,22 @@ var relationText = map[release.Relation]string{
 	release.Replaced:     "another machine has the node's name, or it cannot be shown to be the same",
 }
 
-func readySince(node *corev1.Node) *metav1.Time {
-	for i := range node.Status.Conditions {
-		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
-			return &c.LastTransitionTime
-		}
-	}
-	return nil
-}
-
-// reporter says whose kubelet a report is.
-func reporter(k *v1alpha1.KubeletReport) string {
-	if k.Node == nil {
-		return "and no Node object is recorded that stood from before the end until then"
-	}
-	return fmt.Sprintf("under Node UID %s, machine ID %q, boot ID %q", k.Node.UID, k.Node.MachineID, k.Node.BootID)
-}
-
+// recordEvidence is the kubelet's report, and the queries to agents with their responses.
 func (f *Facts) recordEvidence() []Evidence {
-	r, source := f.Record, "IPAllocation "+f.Record.Name
 	var rows []Evidence
-	if k := r.Spec.Kubelet; k != nil {
-		rows = append(rows, Evidence{"kubelet's report", known, fmt.Sprintf("%s, proven at %s, %s", k.Ending, inspect.Timestamp(&k.ObservedTime), reporter(k)), source})
+	if k := f.Record.Spec.Kubelet; k != nil {
+		reporter := "and no Node object is recorded that stood from before the end until then"
+		if k.Node != nil {
+			reporter = fmt.Sprintf("under Node UID %s, machine ID %q, boot ID %q", k.Node.UID, k.Node.MachineID, k.Node.BootID)
+		}
+		rows = append(rows, Evidence{"kubelet's report", known, fmt.Sprintf("%s, proven at %s, %s", k.Ending, inspect.Timestamp(&k.ObservedTime), reporter), "IPAllocation " + f.Record.Name})
 	}
-	return append(rows, f.queryEvidence()...)
-}
-
-// queryEvidence says what the agent of the node was queried about, and how it responded.
-func (f *Facts) queryEvidence() []Evidence {
-	var rows []Evidence
 	queries := f.queries()
 	keys := queries.All()
 	for i, key := range keys {
-		source := "GuardedNode " + string(key.NodeUID)
-		exchange := queries.About(key.SandboxID, key.NodeUID)
-		row := Evidence{Fact: "query about sandbox " + inspect.Short(key.SandboxID), State: absent,
-			Value: fmt.Sprintf("made at %s (epoch %d), no response", inspect.Timestamp(inspect.At(exchange.Query.Get().Time)), exchange.Query.Get().Epoch), Source: source}
+		exchange, source := queries.About(key.SandboxID, key.NodeUID), "GuardedNode "+string(key.NodeUID)
+		row := Evidence{"query about sandbox " + inspect.Short(key.SandboxID), absent,
+			fmt.Sprintf("made at %s (epoch %d), no response", inspect.Timestamp(inspect.At(exchange.Query.Get().Time)), exchange.Query.Get().Epoch), source}
 		if r, responded := exchange.Responded(); responded {
 			row.State, row.Value = known, fmt.Sprintf("%s, %s, at %s (epoch %d)", r.Verdict, r.Reason, inspect.Timestamp(inspect.At(r.Time)), r.Epoch)
 		}
@@ -231,7 +228,7 @@ func (f *Facts) queryEvidence() []Evidence {
 	return rows
 }
 
-// claimEvidence says which nodes claim the sandbox of an orphan.
+// claimEvidence shows which nodes claim the sandbox of an orphan.
 func (f *Facts) claimEvidence() []Evidence {
 	if !f.GuardedNodes.IsKnown() {
 		return []Evidence{{"claims of nodes", unknown, f.GuardedNodes.Why(), "GuardedNodes"}}
@@ -249,4 +246,25 @@ func (f *Facts) claimEvidence() []Evidence {
 		}
 	}
 	return rows
+}
+
+// unjudged explains why a kubelet's report does not count here, and what to do; empty where it counts, or where the table would decide the
+// same if it did.
+func (f *Facts) unjudged(e entries, d release.Decision, now time.Time) string {
+	counted := *f
+	counted.Policies = release.Known(reportpolicy.Judgement{Since: time.Unix(0, 0)}) // in force before everything that was read
+	if then := release.Decide(counted.observation(e, now), now); then.Row == d.Row && then.Message == d.Message {
+		return ""
+	}
+	const what = "What the kubelet of its node reports does not count for this pod, because other accounts can have written it: "
+	switch policies := f.Policies.Get(); {
+	case !f.Policies.IsKnown():
+		return what + "whether admission policies refuse that could not be read (" + f.Policies.Why() +
+			"). To do: explain with the right to list validatingadmissionpolicies and validatingadmissionpolicybindings."
+	case !policies.InForce():
+		return what + policies.Problem + ". To do: " + policies.Fix + ". This pod is older than they will be then: it waits for what the agent of its node reports."
+	default:
+		return what + "the admission policies that refuse that are in force only since " + inspect.Timestamp(inspect.At(policies.Since)) +
+			". Nothing to do: the agent of its node is queried."
+	}
 }

@@ -42,7 +42,7 @@ func thePod() *corev1.Pod {
 	}
 }
 
-// end writes a terminal phase in somebody's name.
+// end writes a terminal phase under a name.
 func end(pod *corev1.Pod, manager string) {
 	written := before(5 * time.Minute)
 	pod.Status.Phase = corev1.PodSucceeded
@@ -167,7 +167,7 @@ func TestExplain(t *testing.T) {
 			},
 			row: release.RowAwaitKubeletReport, action: release.Wait, reason: v1alpha1.ReasonKubeletNotFinished, standing: StandingInPool, ends: []string{"the IPAM's entries go by themselves"},
 		},
-		"an end of which nobody knows the writer proves nothing where the Node is younger than the pod": {
+		"a termination of an unknown writer proves nothing where the Node is younger than the pod": {
 			change: func(f *Facts) {
 				p, n := thePod(), theNode(corev1.ConditionTrue)
 				end(p, "kubelet")
@@ -231,7 +231,7 @@ func TestExplain(t *testing.T) {
 			row:    release.RowAddressConflict, action: release.Wait, reason: v1alpha1.ReasonConflict, standing: StandingInPool,
 			ends: []string{"the node is tainted node.kubernetes.io/out-of-service and is not Ready, and the other"},
 		},
-		"an address that the pool has for somebody else by now was taken over": {
+		"an address that the pool has for another sandbox by now was taken over": {
 			change: func(f *Facts) {
 				e := theEntry()
 				e.SandboxID, e.PodRef, e.Owner = "sandbox-2", "apps/db-0", &ipam.PodRef{Namespace: "apps", Name: "db-0"}
@@ -258,7 +258,7 @@ func TestExplain(t *testing.T) {
 			row: release.RowAddressConflict, action: release.Wait, reason: v1alpha1.ReasonConflict, standing: StandingInPool, notes: []string{"The name belongs to another pod now"},
 			ends: []string{"the node is tainted node.kubernetes.io/out-of-service and is not Ready, and the other"},
 		},
-		"a sandbox whose machine nobody recorded is held": {
+		"a sandbox without a recorded machine is held": {
 			change: func(f *Facts) {
 				f.Record.Spec.Sandboxes[0].Node, f.Node = nil, release.Known(theNode(corev1.ConditionTrue))
 			},
@@ -271,7 +271,7 @@ func TestExplain(t *testing.T) {
 			},
 			row: release.RowMayBeStarting, action: release.Wait, reason: v1alpha1.ReasonMayBeStarting, ends: []string{"the kubelet reports the end"},
 		},
-		"a pod without our finalizer is somebody else's": {
+		"a pod without our finalizer is not held by Holdfast": {
 			change: func(f *Facts) {
 				p := thePod()
 				p.Finalizers = []string{"example.com/x"}
@@ -279,7 +279,7 @@ func TestExplain(t *testing.T) {
 			},
 			row: release.RowNodeNotReady, action: release.Wait, reason: v1alpha1.ReasonNodeUnreachable, notHeld: true, notes: []string{"Holdfast does not keep this object", "example.com/x"},
 		},
-		"without Holdfast, a pod without our finalizer is held by nobody, whatever the pools have": {
+		"without Holdfast, a pod without our finalizer is not held, in spite of what the pools have": {
 			change: func(f *Facts) {
 				p := thePod()
 				p.Finalizers = nil
@@ -288,7 +288,7 @@ func TestExplain(t *testing.T) {
 			row: release.RowMachineUnknown, action: release.Wait, reason: v1alpha1.ReasonMachineUnknown, notHeld: true, standing: StandingInPool,
 			notes: []string{"Holdfast is not installed (the API server serves no ipallocations.holdfast.dev): there are no records"},
 		},
-		"without Holdfast, our finalizer holds until somebody takes it off": {
+		"without Holdfast, our finalizer holds until it is removed": {
 			change: func(f *Facts) { f.Record, f.Unserved.Records, f.Unserved.Pools = nil, true, true },
 			row:    release.RowMachineUnknown, action: release.Wait, reason: v1alpha1.ReasonMachineUnknown, standing: StandingInPool,
 			ends: []string{"Holdfast is installed again", "kubectl holdfast uninstall takes"}, notes: []string{"whereabouts is not installed"},
@@ -427,7 +427,7 @@ func TestAnOrphanIsExplainedByItsRecord(t *testing.T) {
 	}
 }
 
-func TestTheManagersOwnWordIsCompared(t *testing.T) {
+func TestTheReasonOfTheManagerIsCompared(t *testing.T) {
 	f := heldFacts()
 	said := metav1.Condition{Type: v1alpha1.ReleasedCondition, Status: metav1.ConditionFalse, Reason: string(v1alpha1.ReasonNodeUnreachable), LastTransitionTime: before(time.Hour)}
 	f.Record.Status.Conditions = []metav1.Condition{said}

@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package explain reports, purely, why a pod's addresses are held: it makes from facts that were read live the observation that the
+// controllers make, asks the decision table (internal/release.Decide), and asks it again about each change that could come.
+//
+// A controller's caches may be behind what is read here by a moment. And a controller that has watched since before the deletion can
+// know two things that no later read shows: that the pod was being deleted and had not terminated, and that an entry appeared after the
+// pod was bound. Both can only let the controller release where this package says "wait".
 package explain
 
 import (
@@ -35,11 +41,11 @@ type Facts struct {
 	Entries release.Fact[ipam.Snapshot]
 	// Node is the Node object of the pod's node name.
 	Node release.Fact[*corev1.Node]
-	// GuardedNodes say since when machines are gone, and have the queries to agents.
+	// GuardedNodes have the times since when machines are gone, and the queries to agents.
 	GuardedNodes release.Fact[[]v1alpha1.GuardedNode]
-	// Policies say whether admission policies keep other accounts from writing what a kubelet reports. They are only looked at with agents.
+	// Policies: whether admission policies keep other accounts from writing what a kubelet reports. They are only read with agents.
 	Policies release.Fact[reportpolicy.Judgement]
-	// Configuration is the manager's, and ConfigurationSource where it was read.
+	// Evidence, Settings and GuardClusterNetwork are the manager's configuration, and ConfigurationSource where it was read.
 	Evidence            release.Evidence
 	Settings            release.Settings
 	GuardClusterNetwork bool
@@ -63,61 +69,49 @@ func (f *Facts) nodeName() string {
 	return ""
 }
 
-// podFact is what the object shows. What the manager saw of it before is not shown anywhere.
-func (f *Facts) podFact() release.Fact[release.Pod] {
-	switch pod := f.pod(); {
-	case f.Pod.IsAbsent():
-		return release.Absent[release.Pod]()
-	case pod == nil:
-		return release.Unknown[release.Pod](f.Pod.Why())
-	default:
-		return release.Known(facts.Pod(pod, f.Evidence.Ending(pod, false, f.Policies.Get().Since)))
+// convert is a fact in another form.
+func convert[A, B any](fact release.Fact[A], to func(A) B) release.Fact[B] {
+	switch {
+	case fact.IsKnown():
+		return release.Known(to(fact.Get()))
+	case fact.IsAbsent():
+		return release.Absent[B]()
 	}
+	return release.Unknown[B](fact.Why())
 }
 
-// read is what was read, as the manager would put it together.
-func (f *Facts) read(entries []held) *facts.Read {
+// podFact is what the object shows. What the manager observed of it before is not shown anywhere.
+func (f *Facts) podFact() release.Fact[release.Pod] {
+	return convert(f.Pod, func(pod *corev1.Pod) release.Pod {
+		return facts.Pod(pod, f.Evidence.Ending(pod, false, f.Policies.Get().Since))
+	})
+}
+
+// read is what was read, as the manager would have it.
+func (f *Facts) read(e entries) *facts.Read {
 	read := &facts.Read{Evidence: f.Evidence, Settings: f.Settings, GuardsClusterNetwork: f.GuardClusterNetwork, UID: f.UID, Live: true, Pod: f.podFact(), Object: f.pod(),
-		Record: f.Record, HeldRead: f.heldRead(), Unowned: f.unowned(), PoliciesSince: f.Policies.Get().Since, Queries: f.queries()}
-	for i := range entries {
-		read.Held = append(read.Held, entries[i].Held)
+		Record: f.Record, HeldRead: f.heldRead(), Unowned: e.unowned, PoliciesSince: f.Policies.Get().Since, Queries: f.queries()}
+	for i := range e.held {
+		read.Held = append(read.Held, e.held[i].Held)
 	}
-	if read.NeedsNode() {
-		read.Node = f.nodeFact()
+	if read.NeedsNode() && f.nodeName() != "" {
+		read.Node = convert(f.Node, facts.Node)
 	}
 	return read
 }
 
-// observation is what was read, in the terms of the table.
-func (f *Facts) observation(entries []held, now time.Time) release.Observation {
-	read := f.read(entries)
-	read.Gone = f.gone(read, now)
-	return read.Observation()
-}
-
-// gone is since when the machines of the pod are gone, as GuardedNodes have it. Since when Nodes are observed, and the delay of a pod without a
+// observation is what was read, in the terms of the decision table. Since when Nodes are observed, and the delay of a pod without a recorded
 // machine, only the manager knows.
-func (f *Facts) gone(read *facts.Read, now time.Time) release.Fact[nodelife.Absence] {
-	machines := facts.GoneMachines(read.Node, f.Record)
-	switch {
-	case !read.NeedsGone(machines):
-		return release.Absent[nodelife.Absence]()
-	case !f.GuardedNodes.IsKnown():
-		return release.Unknown[nodelife.Absence](f.GuardedNodes.Why())
+func (f *Facts) observation(e entries, now time.Time) release.Observation {
+	read := f.read(e)
+	read.Gone = release.Absent[nodelife.Absence]()
+	if machines := facts.GoneMachines(read.Node, f.Record); read.NeedsGone(machines) {
+		read.Gone = release.Unknown[nodelife.Absence](f.GuardedNodes.Why())
+		if f.GuardedNodes.IsKnown() {
+			read.Gone = release.Known(nodelife.Written(f.GuardedNodes.Get()).Since(machines, now))
+		}
 	}
-	return release.Known(nodelife.Written(f.GuardedNodes.Get()).Since(machines, now))
-}
-
-func (f *Facts) nodeFact() release.Fact[release.Node] {
-	switch {
-	case f.nodeName() == "":
-		return release.Fact[release.Node]{}
-	case f.Node.IsAbsent():
-		return release.Absent[release.Node]()
-	case !f.Node.IsKnown():
-		return release.Unknown[release.Node](f.Node.Why())
-	}
-	return release.Known(facts.Node(f.Node.Get()))
+	return read.Observation()
 }
 
 func (f *Facts) heldRead() release.Fact[struct{}] {
@@ -135,9 +129,15 @@ func (f *Facts) heldRead() release.Fact[struct{}] {
 // queries are those about the record.
 func (f *Facts) queries() facts.Queries { return facts.QueriesIn(f.GuardedNodes, string(f.UID)) }
 
-// isOrphan says whether the record is of addresses whose owner nobody can tell.
+// isOrphan reports whether the record is of addresses without a known owner.
 func isOrphan(record *v1alpha1.IPAllocation) bool {
 	return record != nil && strings.HasPrefix(record.Name, v1alpha1.OrphanPrefix)
+}
+
+// entries are those that belong to the UID, and those under the name of the pod that no UID can be shown to own.
+type entries struct {
+	held    []held
+	unowned []facts.Held
 }
 
 // held is one entry that belongs to the UID, with the records of other UIDs that hold the address for another sandbox.
@@ -146,51 +146,41 @@ type held struct {
 	rivals []string
 }
 
-// heldEntries are the entries that are the UID's by evidence, and the recorded addresses that somebody else has by now.
-func (f *Facts) heldEntries() []held {
-	entries := f.Entries.Get().Entries
+// entries attributes the entries of every pool, and adds the recorded addresses that another sandbox has by now.
+func (f *Facts) entries() entries {
+	pools := f.Entries.Get().Entries
 	candidates := f.candidates()
-	var all []held
-	for i := range entries {
-		if h, ours := facts.Attribute(f.UID, f.Ref, f.Record, &entries[i], append(f.recordedElsewhere(entries[i].SandboxID), candidates...)); ours {
+	var e entries
+	for i := range pools {
+		h, ours := facts.Attribute(f.UID, f.Ref, f.Record, &pools[i], append(f.recordedElsewhere(pools[i].SandboxID), candidates...))
+		switch {
+		case ours:
 			rivals := f.rivals(h.Key)
 			h.Conflict = len(rivals) > 0 || facts.ShowsAddress(f.SameName, h.Key)
-			all = append(all, held{h, rivals})
+			e.held = append(e.held, held{h, rivals})
+		case facts.IsUnowned(f.pod(), f.SameName, f.Ref, &h):
+			e.unowned = append(e.unowned, h)
 		}
 	}
 	if f.Record == nil {
-		return all
+		return e
 	}
 	for i := range f.Record.Spec.Addresses {
 		address := &f.Record.Spec.Addresses[i]
 		key, err := ipam.KeyOf(address)
-		if err != nil || slices.ContainsFunc(all, func(h held) bool { return facts.Same(h.Key, key) && h.SandboxID == key.SandboxID }) {
+		if err != nil || slices.ContainsFunc(e.held, func(h held) bool { return facts.Same(h.Key, key) && h.SandboxID == key.SandboxID }) {
 			continue
 		}
 		var stands *ipam.Entry
-		if at := slices.IndexFunc(entries, func(e ipam.Entry) bool { return facts.Same(e.Key, key) }); at >= 0 {
-			stands = &entries[at]
+		if at := slices.IndexFunc(pools, func(e ipam.Entry) bool { return facts.Same(e.Key, key) }); at >= 0 {
+			stands = &pools[at]
 		}
 		rivals := f.rivals(key)
-		if h, remembered := f.read(all).Missing(address, key, stands, len(rivals) > 0, false); remembered {
-			all = append(all, held{h, rivals})
+		if h, remembered := f.read(e).Missing(address, key, stands, len(rivals) > 0, false); remembered {
+			e.held = append(e.held, held{h, rivals})
 		}
 	}
-	return all
-}
-
-// unowned are the entries under the name of the pod that no UID can be shown to own.
-func (f *Facts) unowned() []facts.Held {
-	entries := f.Entries.Get().Entries
-	candidates := f.candidates()
-	var all []facts.Held
-	for i := range entries {
-		h, ours := facts.Attribute(f.UID, f.Ref, f.Record, &entries[i], append(f.recordedElsewhere(entries[i].SandboxID), candidates...))
-		if !ours && facts.IsUnowned(f.pod(), f.SameName, f.Ref, &h) {
-			all = append(all, h)
-		}
-	}
-	return all
+	return e
 }
 
 // recordedElsewhere are the UIDs of other pod names whose records have a sandbox. An entry's ID can be changed unjudged; the sandbox
@@ -209,10 +199,10 @@ func (f *Facts) recordedElsewhere(sandbox string) []ownership.Candidate {
 	return others
 }
 
-// candidates are the UIDs of this pod name that an entry might belong to. Nobody has watched, so no ADD was observed.
+// candidates are the UIDs of this pod name that an entry might belong to. No ADD was observed, because nothing was watched.
 func (f *Facts) candidates() []ownership.Candidate {
 	own := facts.Candidate(f.UID, f.pod(), f.Record)
-	own.ShownAlive = own.Shown // only the manager has watched what it showed before its end
+	own.ShownAlive = own.Shown // only the manager has watched what it showed before it terminated
 	all := []ownership.Candidate{own}
 	sameName := f.SameName
 	for i := range f.Records.Get() {

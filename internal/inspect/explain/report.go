@@ -18,36 +18,36 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// Explanation says of one pod UID why its addresses are held, since when, what would end it, and on what that rests.
+// Explanation is why the addresses of one pod UID are held, since when, what would end it, and the evidence.
 type Explanation struct {
 	metav1.TypeMeta `json:",inline"`
-	// Pod is "namespace/name", UID the pod's (empty for addresses of nobody known), and Record the name of the IPAllocation.
+	// Pod is "namespace/name", UID the pod's (empty for an orphan), and Record the name of the IPAllocation.
 	Pod    string    `json:"pod"`
 	UID    types.UID `json:"uid,omitempty"`
 	Record string    `json:"record,omitempty"`
 	Node   string    `json:"node,omitempty"`
-	// State is Running, Terminating, Ended (by itself, and not deleted), Gone (there is no object any more) or Unknown.
+	// State is Running, Terminating, Ended (terminated, and not deleted), Gone (there is no object any more) or Unknown.
 	State string `json:"state"`
-	// Since is when the deletion was asked for; absent if it was not, or if nobody remembers.
+	// Since is when the deletion was requested; absent if it was not, or if the object is gone.
 	Since *metav1.Time `json:"since,omitempty"`
-	// Finalizers are all of the object, and Guarded says that ours is one of them.
+	// Finalizers are all of the object; Guarded: that of Holdfast is one of them.
 	Finalizers []string `json:"finalizers,omitempty"`
 	Guarded    bool     `json:"guarded"`
 	// Decision is the decision table's, on these facts.
 	Decision Decision `json:"decision"`
-	// Held says that an address or the object waits for something.
+	// Held: an address or the object waits for something.
 	Held bool `json:"held"`
-	// ReasonSince is since when the manager gives that reason; absent where it has not said so.
+	// ReasonSince is since when the conditions have that reason; absent if they have not. LastReason is theirs if it is another one.
 	ReasonSince *metav1.Time `json:"reasonSince,omitempty"`
-	// LastReason is the reason that the manager reported last, if it differs.
-	LastReason string          `json:"lastReason,omitempty"`
-	Addresses  []Address       `json:"addresses,omitempty"`
-	Ends       []End           `json:"ends,omitempty"`
-	Evidence   []Evidence      `json:"evidence"`
-	Notes      []string        `json:"notes,omitempty"`
-	Events     []inspect.Event `json:"events,omitempty"`
-	// NotInstalled says that there are no records, because the API server does not serve them: nobody holds anything, and the decision is
-	// what the table would say.
+	LastReason  string       `json:"lastReason,omitempty"`
+
+	Addresses []Address       `json:"addresses,omitempty"`
+	Ends      []End           `json:"ends,omitempty"`
+	Evidence  []Evidence      `json:"evidence"`
+	Notes     []string        `json:"notes,omitempty"`
+	Events    []inspect.Event `json:"events,omitempty"`
+	// NotInstalled: there are no records, because the API server does not serve them. Nothing is held, and the decision is what the manager
+	// would decide.
 	NotInstalled bool `json:"notInstalled,omitempty"`
 }
 
@@ -69,7 +69,7 @@ func decisionOf(d release.Decision) Decision {
 	return shown
 }
 
-// Address is one address that the pod UID holds, and the table's word on its sandbox alone.
+// Address is one address that the pod UID holds, and the decision on its sandbox alone.
 type Address struct {
 	IP          string               `json:"ip"`
 	Interface   string               `json:"interface,omitempty"`
@@ -77,7 +77,7 @@ type Address struct {
 	Pool        string               `json:"pool"`
 	SandboxID   string               `json:"sandboxID"`
 	Attribution v1alpha1.Attribution `json:"attribution"`
-	// Standing is InPool, Releasing (its release has begun) or TakenOver (the pool has the address for somebody else).
+	// Standing is InPool, Releasing (its release has begun), TakenOver (the pool has the address for another sandbox) or NotInPool.
 	Standing string `json:"standing"`
 	// Rivals are the records of others that hold the address.
 	Rivals   []string `json:"rivals,omitempty"`
@@ -89,6 +89,7 @@ const (
 	StandingInPool    = "InPool"
 	StandingReleasing = "Releasing"
 	StandingTakenOver = "TakenOver"
+	StandingNotInPool = "NotInPool"
 )
 
 // The states of a pod.
@@ -119,14 +120,14 @@ func Explain(f *Facts, now time.Time) *Explanation {
 	if isOrphan(f.Record) {
 		return e.ofOrphan(f)
 	}
-	entries := f.heldEntries()
+	entries := f.entries()
 	o := f.observation(entries, now)
 	d := release.Decide(o, now)
 	e.Decision = decisionOf(d)
 	e.Held = f.holds(e.Guarded, o) && d.Row != release.RowPodInUse
-	e.LastReason, e.ReasonSince = f.said(d.Reason)
-	for i := range entries {
-		e.Addresses = append(e.Addresses, f.address(&entries[i], o, now))
+	e.LastReason, e.ReasonSince = f.reported(d.Reason)
+	for i := range entries.held {
+		e.Addresses = append(e.Addresses, f.address(&entries.held[i], o, now))
 	}
 	if e.Held {
 		e.Ends = ends(o, now)
@@ -134,7 +135,7 @@ func Explain(f *Facts, now time.Time) *Explanation {
 	if f.Unserved.Records {
 		e.notInstalled(f)
 	}
-	e.Evidence = f.evidence(entries, o, now)
+	e.Evidence = f.evidence(entries.held, o, now)
 	e.Notes = f.notes(e, d)
 	if about := f.unjudged(entries, d, now); about != "" && e.Held && !e.NotInstalled {
 		e.Notes = append(e.Notes, about)
@@ -142,7 +143,7 @@ func Explain(f *Facts, now time.Time) *Explanation {
 	return e
 }
 
-// notInstalled: there is nobody who would release anything. What is left is our finalizer, on a pod that has it.
+// notInstalled: no manager releases anything. What is left is the finalizer, on a pod that has it.
 func (e *Explanation) notInstalled(f *Facts) {
 	e.NotInstalled, e.Held, e.Ends = true, e.Held && (e.Guarded || f.Pod.IsUnknown()), nil
 	if e.Held {
@@ -151,7 +152,7 @@ func (e *Explanation) notInstalled(f *Facts) {
 	}
 }
 
-// holds says whether anything of ours is there to wait for.
+// holds reports whether there is anything of Holdfast that could wait.
 func (f *Facts) holds(guarded bool, o release.Observation) bool {
 	return guarded || f.Record != nil || o.Sandboxes.IsKnown() || o.Pod.IsUnknown()
 }
@@ -171,26 +172,24 @@ func (f *Facts) state() string {
 	return StateRunning
 }
 
-// said is what the manager wrote down last: its reason where that is another than ours, and since when it gives ours.
-func (f *Facts) said(reason v1alpha1.Reason) (other string, since *metav1.Time) {
+// reported is what the conditions of the record, or else of the pod, have: their reason if it is another one, and since when they have this one.
+func (f *Facts) reported(reason v1alpha1.Reason) (other string, since *metav1.Time) {
+	var conditions []metav1.Condition
 	if f.Record != nil {
 		if c := meta.FindStatusCondition(f.Record.Status.Conditions, v1alpha1.ReleasedCondition); c != nil {
-			if c.Reason == string(reason) {
-				return "", c.LastTransitionTime.DeepCopy()
-			}
-			other = c.Reason
+			conditions = append(conditions, *c)
 		}
 	}
 	if pod := f.pod(); pod != nil {
 		for i := range pod.Status.Conditions {
-			c := &pod.Status.Conditions[i]
-			if c.Type != v1alpha1.IPsReleasedCondition {
-				continue
+			if c := &pod.Status.Conditions[i]; c.Type == v1alpha1.IPsReleasedCondition {
+				conditions = append(conditions, metav1.Condition{Reason: c.Reason, LastTransitionTime: c.LastTransitionTime})
 			}
-			if c.Reason == string(reason) {
-				return "", c.LastTransitionTime.DeepCopy()
-			}
-			other = c.Reason
+		}
+	}
+	for i := range conditions {
+		if other = conditions[i].Reason; other == string(reason) {
+			return "", &conditions[i].LastTransitionTime
 		}
 	}
 	return other, nil
@@ -218,7 +217,7 @@ func (f *Facts) address(h *held, o release.Observation, now time.Time) Address {
 	return a
 }
 
-// ofOrphan explains a record of nobody's: no row of the table is about it; what is known stands in the record.
+// ofOrphan explains a record without a known owner by its condition: no row of the table is about it.
 func (e *Explanation) ofOrphan(f *Facts) *Explanation {
 	e.Held, e.UID = true, ""
 	e.Decision = Decision{Action: release.Wait, Reason: v1alpha1.ReasonOwnerUnknown, Message: "no pod UID can be shown to own these addresses: they are held"}
@@ -253,7 +252,7 @@ func (f *Facts) orphanEnds() []End {
 	return ends
 }
 
-// standing is what a pool has by now where an orphan's record has an address.
+// standing is what the pool has by now at an address of an orphan.
 func (f *Facts) standing(a *v1alpha1.AddressRecord) string {
 	entries := f.Entries.Get().Entries
 	for i := range entries {
@@ -267,5 +266,5 @@ func (f *Facts) standing(a *v1alpha1.AddressRecord) string {
 			return StandingTakenOver
 		}
 	}
-	return "NotInPool"
+	return StandingNotInPool
 }

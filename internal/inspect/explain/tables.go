@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -15,7 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// notes say what the decision alone does not.
+// notes are what the decision alone does not show.
 func (f *Facts) notes(e *Explanation, d release.Decision) []string {
 	var notes []string
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
@@ -25,11 +26,9 @@ func (f *Facts) notes(e *Explanation, d release.Decision) []string {
 	if f.Unserved.Pools {
 		note("%s: no pool has any address.", inspect.NoWhereabouts)
 	}
-	switch {
-	case e.State == StateTerminating:
-		if text := e.otherHolders(); text != "" {
-			notes = append(notes, text)
-		}
+	switch others := e.otherHolders(); {
+	case e.State == StateTerminating && others != "":
+		notes = append(notes, others)
 	case e.State == StateGone && f.SameName != nil:
 		note("The name belongs to another pod now, UID %s; it is not this one.", f.SameName.UID)
 	}
@@ -42,7 +41,7 @@ func (f *Facts) notes(e *Explanation, d release.Decision) []string {
 	return notes
 }
 
-// otherHolders says who else keeps a terminating object, or that Holdfast does not; empty where Holdfast alone does.
+// otherHolders describes what else keeps a terminating object, or that Holdfast does not keep it; empty where only Holdfast does.
 func (e *Explanation) otherHolders() string {
 	others := strings.Join(slices.DeleteFunc(slices.Clone(e.Finalizers), func(name string) bool { return name == v1alpha1.Finalizer }), ", ")
 	switch {
@@ -53,25 +52,47 @@ func (e *Explanation) otherHolders() string {
 	case others != "":
 		return "Holdfast does not keep this object: it has no finalizer of ours. What keeps it: " + others + "."
 	}
-	return "Holdfast does not keep this object: it has no finalizer of ours. It waits for its kubelet."
+	return "Holdfast does not keep this object: it has no finalizer of ours. Waiting for the kubelet to delete the pod."
 }
 
 // Tables show the explanation.
 func (e *Explanation) Tables(now time.Time) []inspect.Table {
-	return []inspect.Table{e.summary(now), e.addresses(), e.ends(), e.evidence(), e.events(now), {Lines: e.Notes}}
+	noEnds := ""
+	if e.Held {
+		noEnds = "No single change that this command knows of would. See the reason's page in the runbook."
+	}
+	return []inspect.Table{
+		e.summary(now),
+		inspect.TableOf("ADDRESSES", "IP,INTERFACE,POOL,SANDBOX,STANDING,ROW,ACTION,REASON,+ATTRIBUTION,+NETWORK,+ALSO HELD BY", "", e.Addresses, func(a *Address) []string {
+			return []string{a.IP, a.Interface, a.Pool, inspect.Short(a.SandboxID), a.Standing, string(a.Decision.Row), string(a.Decision.Action), string(a.Decision.Reason),
+				string(a.Attribution), a.Network, strings.Join(a.Rivals, ",")}
+		}),
+		inspect.TableOf("WHAT WOULD END IT", "WHAT,THEN,CAUTION", noEnds, e.Ends, func(end *End) []string {
+			return []string{end.What, end.Then, end.Caution}
+		}),
+		inspect.TableOf("EVIDENCE", "FACT,STATE,VALUE,+SOURCE", "", e.Evidence, func(row *Evidence) []string {
+			return []string{row.Fact, row.State, row.Value, row.Source}
+		}),
+		inspect.TableOf("EVENTS", "AGE,TYPE,REASON,NOTE,+COUNT,+ABOUT", "", e.Events, func(event *inspect.Event) []string {
+			return []string{inspect.Age(inspect.At(event.Last), now), event.Type, event.Reason, event.Note, strconv.Itoa(int(event.Count)), event.About()}
+		}),
+		{Lines: e.Notes},
+	}
 }
 
 func (e *Explanation) summary(now time.Time) inspect.Table {
 	var t inspect.Table
 	switch {
 	case e.Held:
-		t.Say("%s  %s: %s", strings.TrimSpace("HELD "+e.heldFor(now)), e.Decision.Reason, e.Decision.Message)
+		// How long the deletion waits, or how long the manager has reported the reason.
+		since := inspect.Age(cmp.Or(e.Since, e.ReasonSince), now)
+		t.Line("%s  %s: %s", strings.TrimSpace("HELD "+since), e.Decision.Reason, e.Decision.Message)
 	case e.NotInstalled:
-		t.Say("NOT HELD  Holdfast is not installed. The rest is what its manager would go by.")
+		t.Line("NOT HELD  Holdfast is not installed. The rest is what its manager would go by.")
 	case e.Decision.Reason == v1alpha1.ReasonPodInUse:
-		t.Say("NOT HELD  the pod is not being deleted, and its addresses are its own.")
+		t.Line("NOT HELD  the pod is not being deleted, and its addresses are its own.")
 	default:
-		t.Say("NOT HELD  %s", e.Decision.Reason)
+		t.Line("NOT HELD  %s", e.Decision.Reason)
 	}
 	state := e.State
 	if e.Since != nil {
@@ -81,26 +102,15 @@ func (e *Explanation) summary(now time.Time) inspect.Table {
 		state += ", on node " + e.Node
 	}
 	if e.UID == "" {
-		t.Say("Record %s, of addresses whose owner is unknown; the IPAM names pod %s", e.Record, e.Pod)
+		t.Line("Record %s, of addresses whose owner is unknown; the IPAM names pod %s", e.Record, e.Pod)
 	} else {
-		t.Say("Pod %s (UID %s): %s", e.Pod, e.UID, state)
+		t.Line("Pod %s (UID %s): %s", e.Pod, e.UID, state)
 	}
-	t.Say("%s", e.Decision.line())
+	t.Line("%s", e.Decision.line())
 	if e.ReasonSince != nil {
-		t.Say("The manager has reported this for %s (since %s)", inspect.Age(e.ReasonSince, now), inspect.Timestamp(e.ReasonSince))
+		t.Line("The manager has reported this for %s (since %s)", inspect.Age(e.ReasonSince, now), inspect.Timestamp(e.ReasonSince))
 	}
 	return t
-}
-
-// heldFor is how long the deletion waits, or how long the manager has reported the reason; empty where neither is known.
-func (e *Explanation) heldFor(now time.Time) string {
-	switch {
-	case e.Since != nil:
-		return inspect.Age(e.Since, now)
-	case e.ReasonSince != nil:
-		return inspect.Age(e.ReasonSince, now)
-	}
-	return ""
 }
 
 func (d *Decision) line() string {
@@ -112,42 +122,4 @@ func (d *Decision) line() string {
 		text += ", looked at again in " + d.After + " at the latest"
 	}
 	return text
-}
-
-func (e *Explanation) addresses() inspect.Table {
-	t := inspect.Table{Heading: "ADDRESSES", Columns: inspect.Columns("IP", "INTERFACE", "POOL", "SANDBOX", "STANDING", "ROW", "ACTION", "REASON", "+ATTRIBUTION", "+NETWORK", "+ALSO HELD BY")}
-	for i := range e.Addresses {
-		a := &e.Addresses[i]
-		t.Add(a.IP, a.Interface, a.Pool, inspect.Short(a.SandboxID), a.Standing, string(a.Decision.Row), string(a.Decision.Action), string(a.Decision.Reason),
-			string(a.Attribution), a.Network, strings.Join(a.Rivals, ","))
-	}
-	return t
-}
-
-func (e *Explanation) ends() inspect.Table {
-	t := inspect.Table{Heading: "WHAT WOULD END IT", Columns: inspect.Columns("WHAT", "THEN", "CAUTION")}
-	if e.Held && len(e.Ends) == 0 {
-		t.None = "No single change that this command knows of would. See the reason's page in the runbook."
-	}
-	for _, end := range e.Ends {
-		t.Add(end.What, end.Then, end.Caution)
-	}
-	return t
-}
-
-func (e *Explanation) evidence() inspect.Table {
-	t := inspect.Table{Heading: "EVIDENCE", Columns: inspect.Columns("FACT", "STATE", "VALUE", "+SOURCE")}
-	for _, row := range e.Evidence {
-		t.Add(row.Fact, row.State, row.Value, row.Source)
-	}
-	return t
-}
-
-func (e *Explanation) events(now time.Time) inspect.Table {
-	t := inspect.Table{Heading: "EVENTS", Columns: inspect.Columns("AGE", "TYPE", "REASON", "NOTE", "+COUNT", "+ABOUT")}
-	for i := range e.Events {
-		event := &e.Events[i]
-		t.Add(inspect.Age(inspect.At(event.Last), now), event.Type, event.Reason, event.Note, strconv.Itoa(int(event.Count)), event.About())
-	}
-	return t
 }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package history puts, purely, what is known of an address into the order of time: from the records that hold it, the pods that show
+// it, and Holdfast's events that name it. The API server deletes events after an hour, unless it is configured otherwise, and a record
+// is deleted with its last address.
 package history
 
 import (
@@ -40,55 +43,61 @@ type Step struct {
 	// What happened, and Detail.
 	What   string `json:"what"`
 	Detail string `json:"detail,omitempty"`
-	// Source is where it was written down.
+	// Source is where it was found.
 	Source string `json:"source"`
 }
 
 // Attention is true where more than one has the address now.
 func (h *History) Attention() bool { return len(h.Now) > 1 }
 
-// Tell puts what is known into the order of time.
-func Tell(f *who.Facts) *History {
-	answer := who.Who(f)
-	h := &History{TypeMeta: inspect.Type("AddressHistory"), Address: f.IP.String(), Steps: []Step{}, Now: answer.Now, Notes: answer.Notes}
+// Of makes the history of an address.
+func Of(f *who.Facts) *History {
+	holders := who.Who(f)
+	h := &History{TypeMeta: inspect.Type("AddressHistory"), Address: f.IP.String(), Steps: []Step{}, Now: holders.Now, Notes: holders.Notes}
 	for i := range f.Pods {
 		h.ofPod(&f.Pods[i])
 	}
 	for i := range f.Records {
-		h.ofRecord(&f.Records[i], nodelife.Written(f.GuardedNodes))
-		h.ofQueries(&f.Records[i], f.GuardedNodes)
+		h.ofRecord(&f.Records[i], f.GuardedNodes)
 	}
 	for _, e := range slices.Concat(f.Events, f.Related) {
 		detail := e.Note
 		if e.Count > 1 {
 			detail += fmt.Sprintf(" (%d times, last at %s)", e.Count, inspect.Timestamp(inspect.At(e.Last)))
 		}
-		subject := strings.TrimPrefix(e.About(), "Pod ")
-		h.add(e.First, subject, e.UID, e.Reason, detail, "event")
+		h.about(strings.TrimPrefix(e.About(), "Pod "), e.UID).add(e.First, e.Reason, detail, "event")
 	}
 	slices.SortStableFunc(h.Steps, byTime)
-	h.Steps = slices.DeleteFunc(h.Steps, once())
+	h.Steps = slices.DeleteFunc(h.Steps, repeated())
 	return h
 }
 
-// byTime is the order of time. Objects tell whole seconds: within one, what has to come first does.
+// byTime is the order of time. Objects have whole seconds: within one, the order of an object's life counts.
 func byTime(x, y Step) int {
 	return cmp.Or(x.Time.Truncate(time.Second).Compare(y.Time.Truncate(time.Second)), cmp.Compare(rank(x.What), rank(y.What)), x.Time.Compare(y.Time.Time))
 }
 
-// once leaves out what was told before within the same second: the conditions of a pod and of its record, and the event about them, are one step.
-func once() func(Step) bool {
-	type told struct {
+// repeated finds steps that repeat one of the same second: the conditions of a pod and of its record, and the event about them, are one step.
+func repeated() func(Step) bool {
+	type key struct {
 		second            int64
 		who, what, detail string
 	}
-	seen := sets.New[told]()
+	seen := sets.New[key]()
 	return func(s Step) bool {
-		key := told{s.Time.Unix(), s.Who, s.What, s.Detail}
-		defer seen.Insert(key)
-		return seen.Has(key)
+		k := key{s.Time.Unix(), s.Who, s.What, s.Detail}
+		defer seen.Insert(k)
+		return seen.Has(k)
 	}
 }
+
+// The steps that the life of an object begins with, in their order.
+const (
+	stepCreated  = "Created"
+	stepBound    = "Bound"
+	stepRecorded = "Recorded"
+	stepDeletion = "DeletionRequested"
+)
 
 func rank(what string) int {
 	if at := slices.Index([]string{stepCreated, stepBound, stepRecorded, stepDeletion}, what); at >= 0 {
@@ -97,65 +106,60 @@ func rank(what string) int {
 	return 4
 }
 
-// The steps that an object's life begins with, in their order, and that of its node's end.
-const (
-	stepCreated  = "Created"
-	stepBound    = "Bound"
-	stepRecorded = "Recorded"
-	stepDeletion = "DeletionRequested"
-	stepNodeGone = "NodeGone"
-)
-
-func (h *History) add(at time.Time, subject string, uid types.UID, what, detail, source string) {
-	if at.IsZero() {
-		return
-	}
-	h.Steps = append(h.Steps, Step{Time: inspect.At(at.UTC()), Who: subject, UID: uid, What: what, Detail: detail, Source: source})
+// steps adds steps about one pod.
+type steps struct {
+	h   *History
+	pod string
+	uid types.UID
 }
 
-func (h *History) ofRecord(r *v1alpha1.IPAllocation, lifecycle *nodelife.Lifecycle) {
-	subject, uid := r.Spec.PodNamespace+"/"+r.Spec.PodName, podUID(r)
-	source := "IPAllocation " + r.Name
-	say := func(at metav1.Time, what, detail string) { h.add(at.Time, subject, uid, what, detail, source) }
+func (h *History) about(pod string, uid types.UID) steps { return steps{h, pod, uid} }
+
+func (s steps) add(at time.Time, what, detail, source string) {
+	if !at.IsZero() {
+		s.h.Steps = append(s.h.Steps, Step{Time: inspect.At(at.UTC()), Who: s.pod, UID: s.uid, What: what, Detail: detail, Source: source})
+	}
+}
+
+func (h *History) ofRecord(r *v1alpha1.IPAllocation, guarded []v1alpha1.GuardedNode) {
+	s, source := h.about(r.Spec.PodNamespace+"/"+r.Spec.PodName, who.PodUID(r)), "IPAllocation "+r.Name
+	add := func(at metav1.Time, what, detail string) { s.add(at.Time, what, detail, source) }
 	if r.Spec.ScheduledTime != nil {
-		say(*r.Spec.ScheduledTime, stepBound, "to node "+r.Spec.NodeName)
+		add(*r.Spec.ScheduledTime, stepBound, "to node "+r.Spec.NodeName)
 	}
-	h.ofAddresses(r, say)
+	held := sets.New[string]()
+	for i := range r.Spec.Addresses {
+		if a := &r.Spec.Addresses[i]; a.IP == h.Address {
+			held.Insert(a.SandboxID)
+			add(a.ObservedTime, stepRecorded, fmt.Sprintf("pool %s, interface %s, sandbox %s", a.Pool, a.Interface, a.SandboxID))
+		}
+	}
 	if k := r.Spec.Kubelet; k != nil {
-		say(k.ObservedTime, "KubeletReported", string(k.Ending))
+		add(k.ObservedTime, "KubeletReported", string(k.Ending))
 	}
+	lifecycle := nodelife.Written(guarded)
 	for i := range r.Spec.Sandboxes {
 		if node := r.Spec.Sandboxes[i].Node; node != nil {
-			gone := lifecycle.Since([]v1alpha1.NodeIdentity{*node}, time.Time{}) // no time where no object has it as gone
-			h.add(gone.Since, subject, uid, stepNodeGone, gone.Liveness, "GuardedNode "+string(node.UID))
+			gone := lifecycle.Since([]v1alpha1.NodeIdentity{*node}, time.Time{}) // a zero time if no object has it as gone
+			s.add(gone.Since, "NodeGone", gone.Liveness, "GuardedNode "+string(node.UID))
 		}
 	}
 	for i := range r.Status.Repairs {
 		if repair := &r.Status.Repairs[i]; repair.Address == h.Address {
-			say(repair.Time, repair.Kind, string(repair.Result)+": "+repair.Message)
+			add(repair.Time, repair.Kind, string(repair.Result)+": "+repair.Message)
 		}
 	}
 	for i := range r.Status.Conditions {
 		c := &r.Status.Conditions[i]
-		say(c.LastTransitionTime, c.Reason, c.Message)
+		add(c.LastTransitionTime, c.Reason, c.Message)
 	}
+	s.ofQueries(facts.QueriesIn(release.Known(guarded), r.Name), held)
 }
 
-// ofAddresses tells of the address's sandboxes.
-func (h *History) ofAddresses(r *v1alpha1.IPAllocation, say func(metav1.Time, string, string)) {
-	for i := range r.Spec.Addresses {
-		if a := &r.Spec.Addresses[i]; a.IP == h.Address {
-			say(a.ObservedTime, stepRecorded, fmt.Sprintf("pool %s, interface %s, sandbox %s", a.Pool, a.Interface, a.SandboxID))
-		}
-	}
-}
-
-// ofQueries tells of the queries about the address's sandboxes, and of the responses.
-func (h *History) ofQueries(r *v1alpha1.IPAllocation, objects []v1alpha1.GuardedNode) {
-	subject, uid := r.Spec.PodNamespace+"/"+r.Spec.PodName, podUID(r)
-	queries := facts.QueriesIn(release.Known(objects), r.Name)
+// ofQueries adds the queries about the address's sandboxes, and the responses.
+func (s steps) ofQueries(queries facts.Queries, sandboxes sets.Set[string]) {
 	for _, key := range queries.All() {
-		if !slices.ContainsFunc(r.Spec.Addresses, func(a v1alpha1.AddressRecord) bool { return a.IP == h.Address && a.SandboxID == key.SandboxID }) {
+		if !sandboxes.Has(key.SandboxID) {
 			continue
 		}
 		exchange, source := queries.About(key.SandboxID, key.NodeUID), "GuardedNode "+string(key.NodeUID)
@@ -164,49 +168,37 @@ func (h *History) ofQueries(r *v1alpha1.IPAllocation, objects []v1alpha1.Guarded
 		if responded && response.Time.Before(at) {
 			at = response.Time // the time of a query is rounded up
 		}
-		h.add(at, subject, uid, "Queried", fmt.Sprintf("whether sandbox %s is gone (epoch %d)", key.SandboxID, exchange.Query.Get().Epoch), source)
+		s.add(at, "Queried", fmt.Sprintf("whether sandbox %s is gone (epoch %d)", key.SandboxID, exchange.Query.Get().Epoch), source)
 		if responded {
-			h.add(response.Time, subject, uid, "Responded", fmt.Sprintf("%s, %s, about sandbox %s (epoch %d)", response.Verdict, response.Reason, key.SandboxID, response.Epoch), source)
+			s.add(response.Time, "Responded", fmt.Sprintf("%s, %s, about sandbox %s (epoch %d)", response.Verdict, response.Reason, key.SandboxID, response.Epoch), source)
 		}
 	}
 }
 
-// podUID is the UID of the pod of a record; empty for an orphan.
-func podUID(r *v1alpha1.IPAllocation) types.UID {
-	if strings.HasPrefix(r.Name, v1alpha1.OrphanPrefix) {
-		return ""
-	}
-	return types.UID(r.Name)
-}
-
 func (h *History) ofPod(pod *corev1.Pod) {
-	subject := pod.Namespace + "/" + pod.Name
-	say := func(at time.Time, what, detail string) {
-		h.add(at, subject, pod.UID, what, detail, "Pod "+subject)
-	}
-	say(pod.CreationTimestamp.Time, stepCreated, "")
+	s := h.about(pod.Namespace+"/"+pod.Name, pod.UID)
+	source := "Pod " + s.pod
+	s.add(pod.CreationTimestamp.Time, stepCreated, "", source)
 	if pod.DeletionTimestamp != nil {
-		say(release.DeletionRequested(pod), stepDeletion, "grace period ends at "+inspect.Timestamp(pod.DeletionTimestamp))
+		s.add(release.DeletionRequested(pod), stepDeletion, "grace period ends at "+inspect.Timestamp(pod.DeletionTimestamp), source)
 	}
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == v1alpha1.IPsReleasedCondition {
-			say(c.LastTransitionTime.Time, c.Reason, c.Message)
+			s.add(c.LastTransitionTime.Time, c.Reason, c.Message, source)
 		}
 	}
 }
 
 // Tables show the history.
 func (h *History) Tables(now time.Time) []inspect.Table {
-	t := inspect.Table{Heading: "HISTORY OF " + h.Address, Columns: inspect.Columns("TIME", "AGE", "WHO", "WHAT", "DETAIL", "+UID", "+SOURCE"),
-		None: "No history of " + h.Address + " is written down: no record of it, no pod that shows it, and no event that names it."}
-	for i := range h.Steps {
-		s := &h.Steps[i]
-		t.Add(inspect.Timestamp(s.Time), inspect.Age(s.Time, now), s.Who, s.What, s.Detail, string(s.UID), s.Source)
+	return []inspect.Table{
+		inspect.TableOf("HISTORY OF "+h.Address, "TIME,AGE,WHO,WHAT,DETAIL,+UID,+SOURCE",
+			"No history of "+h.Address+" is written down: no record of it, no pod that shows it, and no event that names it.", h.Steps, func(s *Step) []string {
+				return []string{inspect.Timestamp(s.Time), inspect.Age(s.Time, now), s.Who, s.What, s.Detail, string(s.UID), s.Source}
+			}),
+		inspect.TableOf("NOW", "POD,STATE,NODE,SANDBOX,SOURCES", "", h.Now, func(n *who.Holder) []string {
+			return []string{n.Pod, n.State, n.Node, inspect.Short(n.SandboxID), strings.Join(n.Sources, ",")}
+		}),
+		{Lines: h.Notes},
 	}
-	current := inspect.Table{Heading: "NOW", Columns: inspect.Columns("POD", "STATE", "NODE", "SANDBOX", "SOURCES")}
-	for i := range h.Now {
-		n := &h.Now[i]
-		current.Add(n.Pod, n.State, n.Node, inspect.Short(n.SandboxID), strings.Join(n.Sources, ","))
-	}
-	return []inspect.Table{t, current, {Lines: h.Notes}}
 }

@@ -47,8 +47,8 @@ func known() *who.Facts {
 	}
 }
 
-func TestTell(t *testing.T) {
-	h := Tell(known())
+func TestHistory(t *testing.T) {
+	h := Of(known())
 	var got []string
 	for _, s := range h.Steps {
 		got = append(got, s.Time.Sub(start).String()+" "+s.Who+" "+s.What)
@@ -63,8 +63,8 @@ func TestTell(t *testing.T) {
 	}
 }
 
-// TestWhatIsToldTwiceIsOneStep: the manager writes why it waits into two conditions and an event, and rounds the time of its query up.
-func TestWhatIsToldTwiceIsOneStep(t *testing.T) {
+// TestRepeatedStepsAreOne: the manager writes why it waits into two conditions and an event, and rounds the time of its query up.
+func TestRepeatedStepsAreOne(t *testing.T) {
 	f := known()
 	f.Events = nil
 	f.Pods[0].Status.Conditions = []corev1.PodCondition{{Type: v1alpha1.IPsReleasedCondition, Reason: "SandboxRunning", Message: "held", LastTransitionTime: after(9)}}
@@ -73,7 +73,7 @@ func TestWhatIsToldTwiceIsOneStep(t *testing.T) {
 	f.GuardedNodes[0].Spec.Queries[0].Time = metav1.NewTime(after(9).Add(time.Second))
 	f.GuardedNodes[0].Status.Responses[0].Time = after(9)
 	var got []string
-	for _, s := range Tell(f).Steps[5:] {
+	for _, s := range Of(f).Steps[5:] {
 		got = append(got, s.Time.Sub(start).Truncate(time.Second).String()+" "+s.What)
 	}
 	if diff := cmp.Diff([]string{"5m0s DeletionRequested", "9m0s SandboxRunning", "9m0s Queried", "9m0s Responded"}, got); diff != "" {
@@ -83,7 +83,7 @@ func TestWhatIsToldTwiceIsOneStep(t *testing.T) {
 
 func TestThePageNeedsNothingElseAndBelievesNoText(t *testing.T) {
 	var page bytes.Buffer
-	if err := Tell(known()).WritePage(&page, start.Add(10*time.Minute)); err != nil {
+	if err := Of(known()).WritePage(&page, start.Add(10*time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	text := page.String()
@@ -102,7 +102,7 @@ func TestFigure(t *testing.T) {
 	now := start.Add(10 * time.Minute)
 	f := known()
 	f.Pods = append(f.Pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "thief", UID: "u2", CreationTimestamp: after(8)}})
-	figure := Tell(f).figure(now)
+	figure := Of(f).figure(now)
 	var lanes []string
 	for _, h := range figure.Holds {
 		lanes = append(lanes, fmt.Sprintf("%s %s to %s, now %t", h.Pod, h.From.Sub(start), h.To.Sub(start), h.Open))
@@ -122,7 +122,7 @@ func TestFigure(t *testing.T) {
 
 func TestAnAddressOfWhichNothingIsKnown(t *testing.T) {
 	var page bytes.Buffer
-	h := Tell(&who.Facts{IP: netip.MustParseAddr("10.0.0.1")})
+	h := Of(&who.Facts{IP: netip.MustParseAddr("10.0.0.1")})
 	if err := h.WritePage(&page, start); err != nil || !strings.Contains(page.String(), "Nothing is known.") || h.Attention() {
 		t.Errorf("error %v, page:\n%s", err, &page)
 	}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package list shows the records of Holdfast in one line each, with what each waits for.
 package list
 
 import (
@@ -29,7 +30,7 @@ type Item struct {
 	Node   string                   `json:"node,omitempty"`
 	IPs    []string                 `json:"ips"`
 	State  v1alpha1.AllocationState `json:"state"`
-	// Reason and Message are what the record waits for, and Since is since when; absent while its pod uses the addresses.
+	// Reason, Message and Since are those of the condition; absent while the pod uses the addresses.
 	Reason  string       `json:"reason,omitempty"`
 	Message string       `json:"message,omitempty"`
 	Since   *metav1.Time `json:"since,omitempty"`
@@ -43,15 +44,18 @@ func List(records []v1alpha1.IPAllocation, namespace string, held bool) *Records
 		if (namespace != "" && r.Spec.PodNamespace != namespace) || (held && r.Status.State.IsInUse()) {
 			continue
 		}
-		listed.Items = append(listed.Items, itemOf(r))
+		item := Item{Record: r.Name, Pod: r.Spec.PodNamespace + "/" + r.Spec.PodName, Node: r.Spec.NodeName, IPs: r.Spec.IPs, State: cmp.Or(r.Status.State, v1alpha1.StateInUse)}
+		if c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ReleasedCondition); c != nil && !item.State.IsInUse() {
+			item.Reason, item.Message, item.Since = c.Reason, c.Message, c.LastTransitionTime.DeepCopy()
+		}
+		listed.Items = append(listed.Items, item)
 	}
 	slices.SortStableFunc(listed.Items, func(x, y Item) int {
+		since := 0
 		if held {
-			if order := sinceOf(x).Compare(sinceOf(y)); order != 0 {
-				return order
-			}
+			since = sinceOf(x).Compare(sinceOf(y))
 		}
-		return cmp.Or(strings.Compare(x.Pod, y.Pod), strings.Compare(x.Record, y.Record))
+		return cmp.Or(since, strings.Compare(x.Pod, y.Pod), strings.Compare(x.Record, y.Record))
 	})
 	return listed
 }
@@ -63,33 +67,20 @@ func sinceOf(i Item) time.Time {
 	return i.Since.Time
 }
 
-func itemOf(r *v1alpha1.IPAllocation) Item {
-	item := Item{Record: r.Name, Pod: r.Spec.PodNamespace + "/" + r.Spec.PodName, Node: r.Spec.NodeName, IPs: r.Spec.IPs, State: cmp.Or(r.Status.State, v1alpha1.StateInUse)}
-	if c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ReleasedCondition); c != nil && !item.State.IsInUse() {
-		item.Reason, item.Message, item.Since = c.Reason, c.Message, c.LastTransitionTime.DeepCopy()
-	}
-	return item
-}
-
-// Attention is true where records were found that are held, and those were asked for.
+// Attention is true where held records were asked for and found.
 func (r *Records) Attention() bool { return r.Held && len(r.Items) > 0 }
 
-// Tables show the records. An orphan's name ends with a sandbox ID, of which the beginning is enough for every command.
+// Tables show the records. The name of an orphan ends with a sandbox ID, of which the beginning is enough for every command.
 func (r *Records) Tables(now time.Time) []inspect.Table {
-	t := inspect.Table{Columns: inspect.Columns("RECORD", "POD", "NODE", "IPS", "STATE", "REASON", "FOR", "+MESSAGE"), None: "There are no records."}
+	none := "There are no records."
 	if r.Held {
-		t.None = "No record is held."
+		none = "No record is held."
 	}
-	for i := range r.Items {
-		item := &r.Items[i]
-		t.Add(short(item.Record), item.Pod, item.Node, strings.Join(item.IPs, ","), string(item.State), item.Reason, inspect.Age(item.Since, now), item.Message)
-	}
-	return []inspect.Table{t}
-}
-
-func short(record string) string {
-	if sandbox, orphan := strings.CutPrefix(record, v1alpha1.OrphanPrefix); orphan {
-		return v1alpha1.OrphanPrefix + inspect.Short(sandbox)
-	}
-	return record
+	return []inspect.Table{inspect.TableOf("", "RECORD,POD,NODE,IPS,STATE,REASON,FOR,+MESSAGE", none, r.Items, func(i *Item) []string {
+		name := i.Record
+		if sandbox, orphan := strings.CutPrefix(name, v1alpha1.OrphanPrefix); orphan {
+			name = v1alpha1.OrphanPrefix + inspect.Short(sandbox)
+		}
+		return []string{name, i.Pod, i.Node, strings.Join(i.IPs, ","), string(i.State), i.Reason, inspect.Age(i.Since, now), i.Message}
+	})}
 }

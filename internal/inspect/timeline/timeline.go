@@ -1,17 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package timeline draws who had which address when: a lane for each sandbox, the entries of the pool below them, and numbered marks for what
-// happened. The report of the demo and the page of kubectl holdfast history show it.
+// Package timeline draws which sandbox had which address when: a lane for each sandbox, the entries of the pool below them, and numbered
+// marks for what happened. The report of the demo and the page of kubectl holdfast history show it.
 package timeline
 
 import (
 	"cmp"
+	_ "embed" // for the template
 	"fmt"
+	"html/template"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
 )
+
+//go:embed timeline.html.tmpl
+var text string
+
+// Templates are "timeline", which draws a Measured with a label ({Timeline, Label}), and for the page's style sheet "timeline-colors" and
+// "timeline-style". A page is added to them.
+func Templates() *template.Template {
+	return template.Must(template.New("timelines").Funcs(template.FuncMap{
+		"px":  func(v float64) string { return fmt.Sprintf("%.1f", v) },
+		"add": func(a, b float64) float64 { return a + b },
+	}).Parse(text))
+}
 
 // The measures of a timeline, in units of its viewBox.
 const (
@@ -36,19 +50,19 @@ type Figure struct {
 	Entries  []Entry
 	Overlaps []Overlap
 	Events   []Event
-	// Clock tells times of day (UTC), in place of seconds since the beginning.
+	// Clock shows times of day (UTC) in place of seconds since the beginning.
 	Clock bool
 }
 
 // Hold is the time in which one sandbox had one address.
 type Hold struct {
 	IP netip.Addr
-	// SandboxID gives the lane its color. Name is what the bar says; "sandbox ID" where it is empty.
+	// SandboxID gives the lane its color. Name is the label of the bar; "sandbox ID" where it is empty.
 	SandboxID, Name, Node string
 	// Pod is "namespace/name".
 	Pod, PodUID string
 	From, To    time.Time
-	// Open says that it has the address at the end.
+	// Open: it has the address at the end.
 	Open bool
 }
 
@@ -77,21 +91,17 @@ type Event struct {
 
 // Measured is a figure with its places.
 type Measured struct {
-	Height    float64
-	PlotLeft  float64
-	PlotRight float64
-	PlotTop   float64
-	PlotEnd   float64
-	Markers   []marker
-	Groups    []group
-	Ticks     []tick
+	Height, PlotLeft, PlotRight, PlotTop, PlotEnd float64
+
+	Markers []marker
+	Groups  []group
+	Ticks   []tick
 }
 
 type marker struct {
-	X, Y   float64
-	Number int
-	Time   string
-	Text   string
+	X, Y       float64
+	Number     int
+	Time, Text string
 }
 
 type tick struct {
@@ -102,10 +112,9 @@ type tick struct {
 // group is everything about one address.
 type group struct {
 	IP       string
-	Y        float64
+	Y, PoolY float64
 	Lanes    []lane
-	Pool     bool // the run saw entries of a pool at all
-	PoolY    float64
+	Pool     bool // there are entries of a pool at all
 	Records  []bar
 	Overlaps []clash
 }
@@ -123,8 +132,7 @@ type clash struct {
 	Stretches [2]bar
 }
 
-// bar is a stretch of time. Color is the index of its sandbox's color; Inside its label, empty where there is no
-// room; Title what a browser shows under the pointer.
+// bar is a stretch of time. Color is the index of its sandbox's color, Inside its label if it fits, Title its tooltip.
 type bar struct {
 	X, Y, W, H    float64
 	Color         int
@@ -143,18 +151,15 @@ type drawing struct {
 func Measure(f *Figure) Measured {
 	d := drawing{Figure: f, scale: (plotRight - plotLeft) / max(f.To.Sub(f.From).Seconds(), 1)}
 	t := Measured{PlotLeft: plotLeft, PlotRight: plotRight}
-	rows := 0
-	t.Markers, rows = d.markers()
-	t.PlotTop = float64(rows)*markerRow + 4
+	markers, rows := d.markers()
+	t.Markers, t.PlotTop = markers, float64(rows)*markerRow+4
 	y := t.PlotTop + groupGap
 	for _, ip := range d.addresses() {
 		g := d.group(ip, y)
 		y = g.PoolY + poolHeight + groupGap
 		t.Groups = append(t.Groups, g)
 	}
-	t.PlotEnd = y
-	t.Height = y + axisHeight
-	t.Ticks = d.ticks()
+	t.PlotEnd, t.Height, t.Ticks = y, y+axisHeight, d.ticks()
 	return t
 }
 
@@ -163,7 +168,7 @@ func (d *drawing) x(at time.Time) float64 {
 	return min(max(plotLeft+at.Sub(d.From).Seconds()*d.scale, plotLeft), plotRight)
 }
 
-// since is a moment as it is told to people.
+// since is a time as people read it.
 func (d *drawing) since(at time.Time) string {
 	if d.Clock {
 		return at.UTC().Format(time.TimeOnly)
@@ -205,13 +210,11 @@ var steps = []float64{1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 2 * 36
 // ticks are at most about ten round times.
 func (d *drawing) ticks() []tick {
 	length := d.To.Sub(d.From).Seconds()
-	step := 1.0
-	for _, s := range steps {
-		step = s
-		if length/s <= 12 {
-			break
-		}
+	at := slices.IndexFunc(steps, func(s float64) bool { return length/s <= 12 })
+	if at < 0 {
+		at = len(steps) - 1
 	}
+	step := steps[at]
 	var ticks []tick
 	for s := 0.0; s <= length; s += step {
 		ticks = append(ticks, tick{X: plotLeft + s*d.scale, Label: d.tickLabel(s, step)})
@@ -295,7 +298,7 @@ func (d *drawing) lane(h *Hold, y float64) lane {
 func (d *drawing) record(r *Entry, y float64) []bar {
 	until := r.To
 	if !r.LeakedAt.IsZero() {
-		until = later(r.From, d.ended(r.SandboxID))
+		until = d.ended(r.SandboxID, r.From)
 	}
 	b := d.bar(r.From, until, y+3, poolHeight-6, r.SandboxID)
 	b.Title = fmt.Sprintf("%s: entry for sandbox %s, podref %s, from %s to %s",
@@ -312,12 +315,11 @@ func (d *drawing) record(r *Entry, y float64) []bar {
 	return []bar{b, l}
 }
 
-// ended is when a sandbox's last hold ended; the start of the run where it never held anything.
-func (d *drawing) ended(sandboxID string) time.Time {
-	end := d.From
+// ended is when a sandbox's last hold ended, not before a time.
+func (d *drawing) ended(sandboxID string, end time.Time) time.Time {
 	for i := range d.Holds {
-		if d.Holds[i].SandboxID == sandboxID {
-			end = later(end, d.Holds[i].To)
+		if d.Holds[i].SandboxID == sandboxID && d.Holds[i].To.After(end) {
+			end = d.Holds[i].To
 		}
 	}
 	return end
@@ -351,11 +353,4 @@ func inside(w float64, label string) string {
 // short is enough of a sandbox ID to tell it from the others of a page.
 func short(sandboxID string) string {
 	return sandboxID[:min(len(sandboxID), 8)]
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

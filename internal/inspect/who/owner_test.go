@@ -24,7 +24,7 @@ func TestWhoSaysWhatKindOfOwnerAnAddressHas(t *testing.T) {
 		"a ResourceClaim that exists":          {uid, release.Known(map[types.UID]string{uid: "apps/net"}), "ResourceClaim", "belongs to ResourceClaim apps/net"},
 		"a ResourceClaim that is gone":         {uid, release.Known(map[types.UID]string{}), "ResourceClaim", "does not exist any more"},
 		"a ResourceClaim that may not be read": {uid, release.Unknown[map[types.UID]string]("forbidden"), "ResourceClaim", "whether that exists is unknown (forbidden)"},
-		"an owner of a kind that nobody knows": {id: "vm-1", kind: "Unknown", note: "No container runtime makes the ID"},
+		"an owner of an unknown kind":          {id: "vm-1", kind: "Unknown", note: "No container runtime makes the ID"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Who(&Facts{IP: ip, Entries: []ipam.Entry{entry("default/pod-whereabouts", tc.id)}, Claims: tc.claims})

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package who reports, purely, which pod has an address now, and which had it before: from the pools, the records, the pods that show
+// it, and Holdfast's events that name it. A name never identifies a pod: a holder that is known by its name alone has no UID.
 package who
 
 import (
 	"fmt"
+	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -17,14 +21,40 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ownership"
+	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// Answer says who has an address now, and who had it before.
-type Answer struct {
+// Facts are what was read about one address.
+type Facts struct {
+	IP netip.Addr
+	// Entries are those of pools at the address, and Problems are the pools that cannot be read, each of which may have it.
+	Entries  []ipam.Entry
+	Problems []ipam.Problem
+	// Records hold the address; Pods show it in their network-status.
+	Records []v1alpha1.IPAllocation
+	Pods    []corev1.Pod
+	// GuardedNodes have the times since when the machines in the records are gone.
+	GuardedNodes []v1alpha1.GuardedNode
+	// Claims are the ResourceClaims by UID, as "namespace/name"; read only where an entry has a UID for its ID.
+	Claims release.Fact[map[types.UID]string]
+	// Unserved are types that the API server does not serve: nothing of theirs is here.
+	Unserved inspect.Unserved
+	// Events are those of Holdfast that name the address; Related are those about its holders that do not.
+	Events, Related []inspect.Event
+}
+
+// Names reports whether a text names an address, and not one that merely begins or ends like it.
+func Names(text string, ip netip.Addr) bool {
+	alone := regexp.MustCompile(`(?:^|[^0-9a-fA-F:.])` + regexp.QuoteMeta(ip.String()) + `(?:$|[^0-9a-fA-F:.]|[.:](?:$|[^0-9a-fA-F]))`)
+	return alone.MatchString(text)
+}
+
+// Holders are the pods that have an address now, and the events about it.
+type Holders struct {
 	metav1.TypeMeta `json:",inline"`
 	Address         string   `json:"address"`
 	Now             []Holder `json:"now"`
-	// Before are the events of ours that name the address, newest first.
+	// Before are the events that name the address, newest first.
 	Before []Past   `json:"before"`
 	Notes  []string `json:"notes,omitempty"`
 }
@@ -41,11 +71,11 @@ type Holder struct {
 	Interface string `json:"interface,omitempty"`
 	// OwnerKind is Sandbox, ResourceClaim or Unknown, by the ID that the pool or the record has; empty where neither has one.
 	OwnerKind string `json:"ownerKind,omitempty"`
-	// Sources say where it stands: Pool, Record, NetworkStatus.
+	// Sources are where it was found: Pool, Record, NetworkStatus.
 	Sources []string `json:"sources"`
 	// State is InUse, Starting, Terminating, Ended, Held, Releasing, Conflict, Orphaned, Gone or Unknown.
 	State string `json:"state"`
-	// Since is when Holdfast first saw it there; absent where it has no record.
+	// Since is when Holdfast first observed it; absent where it has no record.
 	Since *metav1.Time `json:"since,omitempty"`
 }
 
@@ -66,11 +96,11 @@ const (
 )
 
 // Attention is true where more than one has the address.
-func (a *Answer) Attention() bool { return len(a.Now) > 1 }
+func (a *Holders) Attention() bool { return len(a.Now) > 1 }
 
-// Who answers.
-func Who(f *Facts) *Answer {
-	a := &Answer{TypeMeta: inspect.Type("AddressHolders"), Address: f.IP.String(), Now: []Holder{}, Before: []Past{}}
+// Who finds the holders.
+func Who(f *Facts) *Holders {
+	a := &Holders{TypeMeta: inspect.Type("AddressHolders"), Address: f.IP.String(), Now: []Holder{}, Before: []Past{}}
 	a.ofRecords(f)
 	a.ofPools(f)
 	a.ofPods(f)
@@ -85,7 +115,7 @@ func Who(f *Facts) *Answer {
 	return a
 }
 
-func (a *Answer) ofRecords(f *Facts) {
+func (a *Holders) ofRecords(f *Facts) {
 	for i := range f.Records {
 		r := &f.Records[i]
 		for j := range r.Spec.Addresses {
@@ -93,47 +123,52 @@ func (a *Answer) ofRecords(f *Facts) {
 			if address.IP != f.IP.String() {
 				continue
 			}
-			h := Holder{Pod: r.Spec.PodNamespace + "/" + r.Spec.PodName, Node: r.Spec.NodeName, SandboxID: address.SandboxID, Pool: address.Pool,
+			h := Holder{Pod: r.Spec.PodNamespace + "/" + r.Spec.PodName, UID: PodUID(r), Node: r.Spec.NodeName, SandboxID: address.SandboxID, Pool: address.Pool,
 				Interface: address.Interface, Sources: []string{SourceRecord}, State: string(r.Status.State), Since: address.ObservedTime.DeepCopy()}
-			if !strings.HasPrefix(r.Name, v1alpha1.OrphanPrefix) {
-				h.UID = types.UID(r.Name)
-			}
 			if r.Status.State.IsInUse() {
-				h.State = "" // the pod says more
+				h.State = "" // that of the pod has more detail
 			}
 			a.Now = append(a.Now, h)
 		}
 	}
 }
 
-func (a *Answer) ofPools(f *Facts) {
+// PodUID is the UID of the pod of a record; empty for an orphan.
+func PodUID(r *v1alpha1.IPAllocation) types.UID {
+	if strings.HasPrefix(r.Name, v1alpha1.OrphanPrefix) {
+		return ""
+	}
+	return types.UID(r.Name)
+}
+
+// find is the first holder that matches, by the conditions in their order; other is added if there is none.
+func (a *Holders) find(other Holder, conditions ...func(h Holder) bool) *Holder {
+	for _, matches := range conditions {
+		if at := slices.IndexFunc(a.Now, matches); at >= 0 {
+			return &a.Now[at]
+		}
+	}
+	a.Now = append(a.Now, other)
+	return &a.Now[len(a.Now)-1]
+}
+
+func (a *Holders) ofPools(f *Facts) {
 	for i := range f.Entries {
 		e := &f.Entries[i]
-		at := slices.IndexFunc(a.Now, func(h Holder) bool { return h.SandboxID == e.SandboxID && h.Pool == e.Pool })
-		if at < 0 {
-			a.Now = append(a.Now, Holder{Pod: e.PodRef, SandboxID: e.SandboxID, Pool: e.Pool, Interface: e.Interface})
-			at = len(a.Now) - 1
-		}
-		a.Now[at].Sources = append(a.Now[at].Sources, SourcePool)
+		h := a.find(Holder{Pod: e.PodRef, SandboxID: e.SandboxID, Pool: e.Pool, Interface: e.Interface},
+			func(h Holder) bool { return h.SandboxID == e.SandboxID && h.Pool == e.Pool })
+		h.Sources = append(h.Sources, SourcePool)
 		if e.Releasing != "" {
-			a.Now[at].State = string(v1alpha1.StateReleasing)
+			h.State = string(v1alpha1.StateReleasing)
 		}
 	}
 }
 
-func (a *Answer) ofPods(f *Facts) {
+func (a *Holders) ofPods(f *Facts) {
 	for i := range f.Pods {
 		pod := &f.Pods[i]
-		name := ipam.PodRef{Namespace: pod.Namespace, Name: pod.Name}.String()
-		at := slices.IndexFunc(a.Now, func(h Holder) bool { return h.UID == pod.UID })
-		if at < 0 {
-			at = slices.IndexFunc(a.Now, func(h Holder) bool { return h.UID == "" && h.Pod == name })
-		}
-		if at < 0 {
-			a.Now = append(a.Now, Holder{Pod: name})
-			at = len(a.Now) - 1
-		}
-		h := &a.Now[at]
+		name := pod.Namespace + "/" + pod.Name
+		h := a.find(Holder{Pod: name}, func(h Holder) bool { return h.UID == pod.UID }, func(h Holder) bool { return h.UID == "" && h.Pod == name })
 		h.UID, h.Node = pod.UID, pod.Spec.NodeName
 		h.Sources = append(h.Sources, SourceNetworkStatus)
 		if h.State == "" {
@@ -147,8 +182,8 @@ func (a *Answer) ofPods(f *Facts) {
 	}
 }
 
-// ofOwners says what kind of owner each ID names, and what is known of those that are no sandbox.
-func (a *Answer) ofOwners(f *Facts) {
+// ofOwners sets the kind of owner that each ID names, and notes those that are no sandbox.
+func (a *Holders) ofOwners(f *Facts) {
 	for i := range a.Now {
 		h := &a.Now[i]
 		if h.SandboxID == "" {
@@ -178,7 +213,7 @@ func stateOf(pod *corev1.Pod) string {
 	return "Starting"
 }
 
-func (a *Answer) note(f *Facts) {
+func (a *Holders) note(f *Facts) {
 	if f.Unserved.Records {
 		a.Notes = append(a.Notes, inspect.NoHoldfast+": there are no records, so the earlier owners of the address are unknown.")
 	}
@@ -198,19 +233,17 @@ func (a *Answer) note(f *Facts) {
 	}
 }
 
-// Tables show the answer.
-func (a *Answer) Tables(now time.Time) []inspect.Table {
-	current := inspect.Table{Heading: "NOW", Columns: inspect.Columns("POD", "STATE", "NODE", "SANDBOX", "SOURCES", "AGE", "+UID", "+POOL", "+INTERFACE", "+OWNER"),
-		None: "No owner of " + a.Address + ": no pool, no record, and no pod that shows it."}
-	for i := range a.Now {
-		h := &a.Now[i]
-		current.Add(h.Pod, h.State, h.Node, inspect.Short(h.SandboxID), strings.Join(h.Sources, ","), inspect.Age(h.Since, now), string(h.UID), h.Pool, h.Interface, h.OwnerKind)
+// Tables show the holders and the events.
+func (a *Holders) Tables(now time.Time) []inspect.Table {
+	return []inspect.Table{
+		inspect.TableOf("NOW", "POD,STATE,NODE,SANDBOX,SOURCES,AGE,+UID,+POOL,+INTERFACE,+OWNER",
+			"No owner of "+a.Address+": no pool, no record, and no pod that shows it.", a.Now, func(h *Holder) []string {
+				return []string{h.Pod, h.State, h.Node, inspect.Short(h.SandboxID), strings.Join(h.Sources, ","), inspect.Age(h.Since, now), string(h.UID), h.Pool, h.Interface, h.OwnerKind}
+			}),
+		inspect.TableOf("BEFORE", "AGE,ABOUT,REASON,NOTE,+UID", "No event names it. The API server keeps events for an hour, unless it is configured otherwise.", a.Before,
+			func(p *Past) []string {
+				return []string{inspect.Age(p.Time, now), p.About, p.Reason, p.Note, string(p.UID)}
+			}),
+		{Lines: a.Notes},
 	}
-	before := inspect.Table{Heading: "BEFORE", Columns: inspect.Columns("AGE", "ABOUT", "REASON", "NOTE", "+UID"),
-		None: "No event names it. The API server keeps events for an hour, unless it is configured otherwise."}
-	for i := range a.Before {
-		p := &a.Before[i]
-		before.Add(inspect.Age(p.Time, now), p.About, p.Reason, p.Note, string(p.UID))
-	}
-	return []inspect.Table{current, before, {Lines: a.Notes}}
 }

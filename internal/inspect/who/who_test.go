@@ -45,7 +45,7 @@ func TestWho(t *testing.T) {
 		want  []holder
 		note  string
 	}{
-		"nobody": {},
+		"no holder": {},
 		"one that all three sources show is one holder": {
 			facts: Facts{Entries: []ipam.Entry{entry("apps/web", sandboxS)}, Records: []v1alpha1.IPAllocation{record("u", "web", sandboxS)}, Pods: []corev1.Pod{pod("web", "u", corev1.PodRunning)}},
 			want:  []holder{{"apps/web", "u", "InUse", "Record,Pool,NetworkStatus"}},

@@ -11,32 +11,34 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/inspect/audit"
 	"github.com/holdfast-dev/holdfast/internal/inspect/collect"
+	"github.com/holdfast-dev/holdfast/internal/inspect/doctor"
 )
 
 const auditDescription = `Audit reads every pool, every pod that may have an address of it, every record of Holdfast
 with what agents report, reservations, slices, nodes and the findings about node-scoped
-objects, live and in pages, and says what contradicts what: duplicates, conflicts, what is
+objects, live and in pages, and reports contradictions: duplicates, conflicts, what is
 unrecorded, leaks, what is stale, and what cannot be read.
 
-It changes nothing. A pod that starts or ends while it is being read can look like a
+It changes nothing. A pod that starts or terminates during the reads can look like a
 contradiction once. So nothing is ever released on one report: write two with --report, apart
 by delays.sandboxCreationMax (10 minutes, unless configured otherwise) or more, and give both
 to kubectl holdfast release --from-report.
 
 It needs no installation of Holdfast: run it before. Where the API server does not serve the
-types of Holdfast, of whereabouts or of Multus there is nothing of theirs, and the report says in
-a line what that means for the findings. Where it cannot be asked whether it serves them, or
-serves another version of them than this command reads, the audit fails.
+types of Holdfast, of whereabouts or of Multus, there are no such objects, and a line of the report
+has what that means for the findings. If it is unknown whether it serves them, or if it serves
+another version of them than this command reads, the audit fails.
 
 It ends with exit code 2 where it found something, or could not read something.`
 
 func (o *options) newAuditCommand() *cobra.Command {
 	file := ""
-	cmd := &cobra.Command{
+	cmd := o.reporting(&cobra.Command{
 		Use:     "audit",
 		Aliases: []string{"check"},
 		Short:   "Compare the IPAM's records with pods, with Holdfast's records and with nodes",
@@ -48,23 +50,18 @@ func (o *options) newAuditCommand() *cobra.Command {
 
   # The leaks alone
   kubectl holdfast audit -o json | jq '.findings[] | select(.class == "Leak")'`,
-		Args:              cobra.NoArgs,
-		PreRunE:           o.checkOutput,
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: o.reporting(func(ctx context.Context, c *collect.Cluster, _ []string) (inspect.Report, error) {
-			if err := checkNew(file); err != nil {
-				return nil, err
-			}
-			f, _, err := c.Audit(ctx, o.now())
-			if err != nil {
-				return nil, err
-			}
-			report := audit.Audit(f)
-			return report, writeReport(report, file)
-		}),
-	}
+	}, func(ctx context.Context, c *collect.Cluster, _ []string) (inspect.Report, error) {
+		if err := checkNew(file); err != nil {
+			return nil, err
+		}
+		f, _, err := c.Audit(ctx, o.now())
+		if err != nil {
+			return nil, err
+		}
+		report := audit.Audit(f)
+		return report, writeReport(report, file)
+	})
 	cmd.Flags().StringVar(&file, "report", "", "also write the report to this `file`, for release --from-report; one with content is not written over")
-	o.addOutput(cmd)
 	return cmd
 }
 
@@ -112,3 +109,43 @@ func readReport(file string) (*audit.Report, error) {
 }
 
 var errNoReport = errors.New("write one with kubectl holdfast audit --report")
+
+const doctorDescription = `Doctor looks at the installation: whether its types are served, the manager's replicas, its
+configuration, the serving certificate, why cert-manager cannot issue it or when it renews it,
+whether every webhook trusts it and has a replica behind it, whether a pod is really protected,
+webhooks of others that would prevent the removal of a finalizer, whether guarded pods can be
+changed, whether the guard could keep the cluster from starting, the rights of the accounts, the
+IPAM, removals that were not safe, agents, versions, what is held the longest, and what no row of
+the decision table fits.
+
+Two checks are dry runs: the creation of a pod that names a network (in --namespace, or the
+context's), and the patch that removes our finalizer from a guarded pod. Nothing is stored.
+
+Each check is OK, WARN or FAIL. What could not be read is WARN and names the missing right. It
+ends with exit code 2 where a check failed; a warning is no failure.`
+
+func (o *options) newDoctorCommand() *cobra.Command {
+	return o.reporting(&cobra.Command{
+		Use:   "doctor",
+		Short: "Check whether Holdfast works, and what to do where it does not",
+		Long:  doctorDescription,
+		Example: `  kubectl holdfast doctor
+
+  # In a pipeline
+  kubectl holdfast doctor -o json | jq -e '[.checks[] | select(.level == "FAIL")] == []'
+
+  # Try the protection where your workloads are
+  kubectl holdfast doctor -n apps`,
+		PreRun: func(*cobra.Command, []string) { o.warnings = rest.NoWarnings{} }, // the pod of the dry run causes some
+	}, func(ctx context.Context, c *collect.Cluster, _ []string) (inspect.Report, error) {
+		namespace, err := o.namespace()
+		if err != nil {
+			return nil, err
+		}
+		f, err := c.Doctor(ctx, version, namespace)
+		if err != nil {
+			return nil, err
+		}
+		return doctor.Diagnose(f, o.now()), nil
+	})
+}
