@@ -73,7 +73,7 @@ func TestHeldEntries(t *testing.T) {
 	}
 }
 
-// TestWhatWasHandedOnIsListedAsItWasHeld: whoever looks for the sandbox needs its own ID, not that of the pod which has the address now.
+// TestWhatWasHandedOnIsListedAsItWasHeld: the user looks for the sandbox by its own ID, not by that of the pod which has the address now.
 func TestWhatWasHandedOnIsListedAsItWasHeld(t *testing.T) {
 	entries := ipam.Snapshot{Entries: []ipam.Entry{entry("192.0.2.1", "apps/web-0", "s")}}
 	got := heldEntries(entries, []v1alpha1.IPAllocation{record("uid-1", "192.0.2.1", "other")}, map[string]types.UID{"apps/web-0": "uid-2"})
@@ -84,8 +84,8 @@ func TestWhatWasHandedOnIsListedAsItWasHeld(t *testing.T) {
 	var out strings.Builder
 	u := &uninstallation{Options: Options{Out: &out}, held: got}
 	u.conclude()
-	if text := out.String(); !strings.Contains(text, "1 address was held for a sandbox that was not seen to end") || strings.Contains(text, "no pod behind") {
-		t.Errorf("the end does not tell of it: %s", text)
+	if text := out.String(); !strings.Contains(text, "1 address was held for a sandbox of which no end was seen") || strings.Contains(text, "no pod behind") {
+		t.Errorf("the conclusion does not report it: %s", text)
 	}
 }
 
