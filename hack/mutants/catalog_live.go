@@ -167,9 +167,9 @@ var livenessMutants = []mutant{
 		new:  `if decision.Action != "" {`, by: inPods,
 	},
 	{
-		rule: "mode Shadow: of a pod nothing is written but that it is let go",
+		rule: "mode Shadow: of a pod nothing is written but that it is unprotected",
 		file: "internal/shadow/gate.go",
-		old:  ` && letsGo(r)`,
+		old:  ` && onlyUnprotects(r)`,
 		new:  ``, by: []string{"./internal/shadow"},
 	},
 }
