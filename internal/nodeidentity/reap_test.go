@@ -66,7 +66,7 @@ func TestReap(t *testing.T) {
 			required, object(emptyUID), missingNode(), false, v1alpha1.ReasonNodeMissing, "empty UID",
 		},
 		"no UID is of no Node that is gone": {
-			required, object(), missingNode(), false, v1alpha1.ReasonNodeMissing, "nothing shows that its Node ever was",
+			required, object(), missingNode(), false, v1alpha1.ReasonNodeMissing, "nothing shows that its Node existed",
 		},
 		"a missing UID is not stale": {
 			required, object(), liveNode(), false, v1alpha1.ReasonNodeUIDMissing, "no UID of a Node",
@@ -102,7 +102,7 @@ func TestReap(t *testing.T) {
 			required, object(stale), read(Cached, release.Absent[Node]()), false, v1alpha1.ReasonObservationFailed, "not read live",
 		},
 		"evidence without a source deletes nothing": {
-			required, object(stale), read(0, known(liveUID)), false, v1alpha1.ReasonObservationFailed, "how the Node was read",
+			required, object(stale), read(0, known(liveUID)), false, v1alpha1.ReasonObservationFailed, "the source of the Node is unknown",
 		},
 		"a policy that nobody knows deletes nothing": {
 			Policy{}, object(stale), liveNode(), false, v1alpha1.ReasonObservationFailed, "presence",
