@@ -69,7 +69,7 @@ func TestTheAuthorityOfAnEntry(t *testing.T) {
 		authority webhookAuthority
 		want      string
 	}{
-		"is its own, whatever others have":          {webhookAuthority{stored: webhookEntries([2]string{other, "O"}, [2]string{mine, "M"}), protection: []byte("S")}, "M"},
+		"is its own, with any other entries":        {webhookAuthority{stored: webhookEntries([2]string{other, "O"}, [2]string{mine, "M"}), protection: []byte("S")}, "M"},
 		"is that of another entry for a new one":    {webhookAuthority{stored: webhookEntries([2]string{other, "O"}), protection: []byte("S")}, "O"},
 		"is that of another where it was emptied":   {webhookAuthority{stored: webhookEntries([2]string{mine, ""}, [2]string{other, "O"}), protection: []byte("S")}, "O"},
 		"is never that of another client's entry":   {webhookAuthority{stored: webhookEntries([2]string{"a.example.com", "X"}), protection: []byte("S")}, "S"},

@@ -63,7 +63,7 @@ func TestI4OneObject(t *testing.T) {
 			wait:  `NodeNetworkConfig kube-system/aks-0 speaks for Node "aks-0", but carries UID "1111"; expected the live Node's UID only; the live Node has UID "2222"`,
 			more:  "; it is being deleted; held by finalizers finalizers.acn.azure.com/dnc-operations, x/y",
 		},
-		"an object that is being deleted is not ready whatever it carries": {
+		"an object that is being deleted is not ready with any UID": {
 			world: things{liveNode(newUID), config(ownedBy(host, newUID), deleting(dncFinalizer))},
 			wait:  `NodeNetworkConfig kube-system/aks-0 speaks for Node "aks-0" and carries UID "2222"; the live Node has UID "2222"; it is being deleted; held by finalizers finalizers.acn.azure.com/dnc-operations`,
 		},
