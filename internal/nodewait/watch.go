@@ -17,12 +17,16 @@ import (
 // rest returns at the next event of the Node or its objects, or when the interval is over; false when the context ended.
 func (w *waiter) rest(ctx context.Context) bool {
 	w.open(ctx, &w.nodeStream, clusterScoped(nodes, w.Node))
-	interval := lookInterval
 	if w.aim.Kind != "" {
 		w.open(ctx, &w.objectStream, w.aim)
-		if w.aim.selector == "" {
-			interval = scanInterval
-		}
+	}
+	return w.awaitEvent(ctx)
+}
+
+func (w *waiter) awaitEvent(ctx context.Context) bool {
+	interval := lookInterval
+	if w.aim.Kind != "" && w.aim.selector == "" {
+		interval = scanInterval
 	}
 	soon, latest := time.After(wait.Jitter(eventPause, jitter)), time.After(wait.Jitter(eventPause+interval, jitter))
 	for changed := false; !changed || soon != nil; {

@@ -100,20 +100,11 @@ func (g *gate) allows(info *request.RequestInfo, r *http.Request) bool {
 // onlyUnprotects reports whether a patch of a pod names its UID and changes nothing but our finalizer, by removing it, or our label, by which the cache
 // selects the pod.
 func onlyUnprotects(r *http.Request) bool {
-	if r.GetBody == nil {
+	metadata := patchedMetadata(r)
+	if metadata["uid"] == nil {
 		return false
 	}
-	body, err := r.GetBody()
-	if err != nil {
-		return false
-	}
-	defer body.Close()
-	content, err := io.ReadAll(body)
-	var patch map[string]map[string]json.RawMessage
-	if err != nil || json.Unmarshal(content, &patch) != nil || len(patch) != 1 || patch["metadata"]["uid"] == nil {
-		return false
-	}
-	for key, value := range patch["metadata"] {
+	for key, value := range metadata {
 		switch key {
 		case "uid":
 		case "$deleteFromPrimitiveList/finalizers":
@@ -131,4 +122,22 @@ func onlyUnprotects(r *http.Request) bool {
 		}
 	}
 	return true
+}
+
+// patchedMetadata is the metadata in a patch that changes nothing else; nil for any other.
+func patchedMetadata(r *http.Request) map[string]json.RawMessage {
+	if r.GetBody == nil {
+		return nil
+	}
+	body, err := r.GetBody()
+	if err != nil {
+		return nil
+	}
+	defer body.Close()
+	content, err := io.ReadAll(body)
+	var patch map[string]map[string]json.RawMessage
+	if err != nil || json.Unmarshal(content, &patch) != nil || len(patch) != 1 {
+		return nil
+	}
+	return patch["metadata"]
 }

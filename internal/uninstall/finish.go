@@ -117,13 +117,8 @@ func (u *uninstallation) verify(ctx context.Context) error {
 		}
 		if !forced && time.Since(began) > u.StopTimeout {
 			forced = true
-			for i := range left {
-				if left[i].Kind != namespaces.Kind {
-					continue
-				}
-				if err := u.removePods(ctx, left[i].Name); err != nil {
-					return err
-				}
+			if err := u.removeAllPods(ctx, left); err != nil {
+				return err
 			}
 		}
 		u.progress("still there: %s", strings.Join(names, ", "))
@@ -151,6 +146,17 @@ func (u *uninstallation) lastLook(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// removeAllPods deletes our pods in the namespaces that are left.
+func (u *uninstallation) removeAllPods(ctx context.Context, left []metav1.PartialObjectMetadata) error {
+	var errs []error
+	for i := range left {
+		if left[i].Kind == namespaces.Kind {
+			errs = append(errs, u.removePods(ctx, left[i].Name))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (u *uninstallation) findAll(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
