@@ -42,13 +42,13 @@ const (
 	ReasonResourceNotServed Reason = "ResourceNotServed"
 	// ReasonExpressionInvalid: a CEL expression does not compile, or does not give what it has to.
 	ReasonExpressionInvalid Reason = "ExpressionInvalid"
-	// ReasonWebhookRejected: the API server did not take the policy's webhook.
+	// ReasonWebhookRejected: the API server refused the policy's webhook.
 	ReasonWebhookRejected Reason = "WebhookRejected"
 	// ReasonWebhookConfigured: the API server has the policy's webhook.
 	ReasonWebhookConfigured Reason = "WebhookConfigured"
 	// ReasonAwaitingCABundle: the webhook has no CA bundle yet; until then it fails open.
 	ReasonAwaitingCABundle Reason = "AwaitingCABundle"
-	// ReasonWebhookContested: another writer keeps changing the policy's webhook; it is put back ever more slowly.
+	// ReasonWebhookContested: another client keeps changing the policy's webhook; it is put back once in 10 seconds.
 	ReasonWebhookContested Reason = "WebhookContested"
 	// ReasonGuardDisabled: the manager's configuration turns the guard of node-scoped resources off.
 	ReasonGuardDisabled Reason = "GuardDisabled"

@@ -32,13 +32,13 @@ const (
 )
 
 const waitDescription = `Wait-node-resource is an init container of a CNI agent, or of any agent that reads an object
-of its node. It ends with 0 once every object that the agent will read carries the UID of
-the live Node and is not being deleted. An object that was filled for an earlier Node of
-the same name is waited out: the agent never reads it.
+of its node. It exits with 0 once every object that the agent will read carries the UID of
+the live Node and is not being deleted. So the agent never reads an object that was filled
+for an earlier Node of the same name.
 
-Every look reads the API server, never a cache: the objects first and the Node last. What
-cannot be read is waited for. Each change of what is waited for is one line on standard
-error, repeated every minute.
+It reads from the API server, never from a cache: the objects first and the Node last. It
+waits while something cannot be read. Each new state is one line on standard error, which
+is repeated every minute.
 
 With --machine-id-file the Node must also show this machine's ID. That catches a machine
 that starts while its predecessor's Node object is still there and has not been written by

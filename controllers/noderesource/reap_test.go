@@ -22,17 +22,16 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
-// TestAShadowDeletesNoStaleObject: the reaper was asked for a deletion, and everything speaks for it.
+// TestAShadowDeletesNoStaleObject: the reaper has live evidence for a deletion.
 func TestAShadowDeletesNoStaleObject(t *testing.T) {
 	resource := schema.GroupVersionResource{Group: "network.example.com", Version: "v1", Resource: "hostsubnets"}
 	cases := map[string]struct {
 		report  *shadow.Reporter
 		deletes []string
-		outcome reapOutcome
 		again   time.Duration
 	}{
-		"mode Guard deletes it": {nil, []string{"node-7"}, reapForget, 0},
-		"mode Shadow reports it, and looks again with the next sweep": {shadow.NewReporter(), nil, reapLater, time.Hour},
+		"mode Guard deletes it": {nil, []string{"node-7"}, 0},
+		"mode Shadow reports it, and looks again with the next sweep": {shadow.NewReporter(), nil, time.Hour},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -40,14 +39,14 @@ func TestAShadowDeletesNoStaleObject(t *testing.T) {
 				"metadata": map[string]any{"name": "node-7", "uid": "object-7", "resourceVersion": "9"}}}
 			objects := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{resource: "HostSubnetList"}, stale)
 			clock := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-			s := &sweeper{objects: objects, recorder: events.NewFakeRecorder(10), told: eventlimit.New(clock, sweepTold), clock: clock,
+			s := &sweeper{objects: objects, recorder: events.NewFakeRecorder(10), reported: eventlimit.New(clock, sweepReports), clock: clock,
 				options: Options{Shadow: tc.report, SweepInterval: time.Hour}}
 			run := &sweepRun{policy: &v1alpha1.NodeResourcePolicy{ObjectMeta: metav1.ObjectMeta{Name: "hostsubnets"}}, state: &sweptPolicy{}, resource: resource}
 			seen := &observed{object: nodeidentity.Object{Name: "node-7", UID: "object-7", ResourceVersion: "9", NodeName: "node-7"}}
 
-			outcome, again, err := s.delete(t.Context(), run, seen)
-			if err != nil || outcome != tc.outcome || again != tc.again {
-				t.Errorf("got %v, %s, %v; expected %v, %s and no error", outcome, again, err, tc.outcome, tc.again)
+			again, err := s.delete(t.Context(), run, seen)
+			if err != nil || again != tc.again {
+				t.Errorf("got %s, %v; expected %s and no error", again, err, tc.again)
 			}
 			var deleted []string
 			for _, action := range objects.Actions() {

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package noderesource keeps the promise that a node-scoped object speaks for the live Node only (invariant I4), where
-// admission cannot: it generates the webhooks of the NodeResourcePolicies and keeps them, sweeps the objects of their
-// resources for stale ones, deletes these where asked, and finds addresses under two live Nodes.
-//
-// The webhook controller writes conditions Accepted and Enforced and the one ValidatingWebhookConfiguration; the sweeper writes
-// condition Swept and status.sweep, and is the only one that deletes. Decisions are internal/nodeidentity's.
+// Package noderesource makes sure that a node-scoped object speaks for the live Node only (invariant I4). Its webhook controller writes the
+// ValidatingWebhookConfiguration of the NodeResourcePolicies, and their conditions Accepted and Enforced. Its sweeper finds stale objects and
+// addresses under two live Nodes, deletes stale objects where a policy wants that, and writes condition Swept and status.sweep.
+// Decisions are internal/nodeidentity's.
 package noderesource
 
 import (
@@ -13,11 +11,17 @@ import (
 	"fmt"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
@@ -28,14 +32,14 @@ import (
 const (
 	// ConfigurationName is the name of the generated ValidatingWebhookConfiguration.
 	ConfigurationName = "holdfast-node-resources"
-	// ProtectionConfigurationName is the MutatingWebhookConfiguration of the installation, whose authority new entries are given
-	// until cert-manager has written it into them.
+	// ProtectionConfigurationName is the MutatingWebhookConfiguration of the installation. New entries get its authority until cert-manager has
+	// written theirs.
 	ProtectionConfigurationName = "holdfast-protect"
 )
 
 // Options configure the controllers.
 type Options struct {
-	// Disabled turns the guard off: the webhooks are removed, and the policies say that nothing is enforced or swept.
+	// Disabled turns the guard off: the webhooks are removed, and conditions report that nothing is enforced or swept.
 	Disabled bool
 	// Presets are policies that are applied at the start, and again whenever they are missing.
 	Presets []*unstructured.Unstructured
@@ -47,11 +51,11 @@ type Options struct {
 	SweepInterval time.Duration
 	// DeletesPerSecond limits how fast stale objects are deleted.
 	DeletesPerSecond float32
-	// NodeGoneDelay is how long a Node object must be gone before its word is taken.
+	// NodeGoneDelay is how long a Node must be missing until that counts as evidence.
 	NodeGoneDelay time.Duration
-	// HoldGoneNodes never takes the absence of a Node object for proof. A Node of another UID under the name is one.
+	// HoldGoneNodes never takes a missing Node for proof. A Node of another UID under the name is one.
 	HoldGoneNodes bool
-	// Shadow has what would be done reported, and not done; nil does it.
+	// Shadow withholds deletions and refusals, and reports them; nil for mode Guard.
 	Shadow *shadow.Reporter
 	// LastRetry is the longest time to the next try after a failure. Default: 1 minute for the webhook controller, 5 minutes
 	// for a sweep.
@@ -82,4 +86,37 @@ func Setup(_ context.Context, mgr manager.Manager, o Options) error {
 		return err
 	}
 	return setupSweeper(mgr, api, o)
+}
+
+// CacheByObject is what the manager caches: of the webhook configurations one each, selected by name on the server, so that RBAC can allow no
+// other; and of CustomResourceDefinitions that they exist.
+func CacheByObject() map[client.Object]cache.ByObject {
+	named := func(name string) cache.ByObject {
+		return cache.ByObject{Field: fields.OneTermEqualSelector("metadata.name", name)}
+	}
+	return map[client.Object]cache.ByObject{
+		&admissionregistrationv1.ValidatingWebhookConfiguration{}: named(ConfigurationName),
+		&admissionregistrationv1.MutatingWebhookConfiguration{}:   named(ProtectionConfigurationName),
+		definitionMetadata(): {Transform: DefinitionTransform},
+	}
+}
+
+// definitionMetadata is how CustomResourceDefinitions are watched.
+func definitionMetadata() *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	return object
+}
+
+// DefinitionTransform strips the metadata of a CustomResourceDefinition to what tells its versions apart. The annotation of `kubectl apply`
+// alone repeats the whole definition.
+func DefinitionTransform(object any) (any, error) {
+	definition, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return object, nil
+	}
+	return &metav1.PartialObjectMetadata{TypeMeta: definition.TypeMeta, ObjectMeta: metav1.ObjectMeta{
+		Name: definition.Name, UID: definition.UID, ResourceVersion: definition.ResourceVersion, Generation: definition.Generation,
+		CreationTimestamp: definition.CreationTimestamp, DeletionTimestamp: definition.DeletionTimestamp,
+	}}, nil
 }

@@ -6,8 +6,11 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net/netip"
+	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
@@ -26,7 +29,7 @@ type sweepRun struct {
 	policy   *v1alpha1.NodeResourcePolicy
 	state    *sweptPolicy
 	resource schema.GroupVersionResource
-	nodes    *nodeReader
+	nodes    nodeReader
 	tally    *sweepTally
 }
 
@@ -38,14 +41,9 @@ func (s *sweeper) newRun(ctx context.Context, policy *v1alpha1.NodeResourcePolic
 	return &sweepRun{policy: policy, state: p, resource: resource}, nil
 }
 
-// restart forgets what was read.
-func (s *sweeper) restart(run *sweepRun) func() {
-	return func() { run.nodes, run.tally = s.newNodeReader(), newSweepTally() }
-}
-
 // sweep looks at every object of the policy's resource.
 func (s *sweeper) sweep(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, p *sweptPolicy) (reconcile.Result, error) {
-	began := time.Now() // a duration of the real world, whatever the clock of the delays
+	began := time.Now() // the real clock, also in tests
 	run, conflicts, err := s.lookAtAll(ctx, policy, p)
 	if ctx.Err() != nil {
 		return reconcile.Result{}, ctx.Err()
@@ -64,9 +62,9 @@ func (s *sweeper) sweep(ctx context.Context, policy *v1alpha1.NodeResourcePolicy
 	}
 	run.tally.report(policy.Name, len(conflicts))
 	for i := range conflicts {
-		s.tellConflict(ctx, policy, run.resource, &conflicts[i])
+		s.reportConflict(ctx, policy, run.resource, &conflicts[i])
 	}
-	if err := s.saySwept(ctx, policy, p, run.tally.status(conflicts)); err != nil {
+	if err := s.reportSwept(ctx, policy, p, run.tally.status(conflicts)); err != nil {
 		return reconcile.Result{}, err
 	}
 	return s.nextSweep(), nil
@@ -77,39 +75,31 @@ func (s *sweeper) lookAtAll(ctx context.Context, policy *v1alpha1.NodeResourcePo
 	if err != nil {
 		return nil, nil, err
 	}
-	err = s.walk(ctx, run.resource, metav1.ListOptions{}, s.restart(run), func(u *unstructured.Unstructured) error {
-		s.look(ctx, run, u)
-		return ctx.Err()
-	})
-	if err != nil {
+	if err := s.walk(ctx, run, metav1.ListOptions{}); err != nil {
 		return nil, nil, err
 	}
 	conflicts, err := s.conflicts(ctx, run)
 	return run, conflicts, err
 }
 
-// lookAtNode looks at the objects of one node, and asks for a sweep where that does not suffice to keep the status right.
+// lookAtNode looks at the objects of one node, and requests a sweep where the status may change.
 func (s *sweeper) lookAtNode(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, p *sweptPolicy, node string) error {
 	if !p.compiled.NamedByMetadata() || p.troubled.Has(node) {
-		s.askFor(policy.Name, p)
+		s.requestSweep(policy.Name, p)
 		return nil
 	}
 	run, err := s.newRun(ctx, policy, p)
 	if err == nil {
-		options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, node).String()}
-		err = s.walk(ctx, run.resource, options, s.restart(run), func(u *unstructured.Unstructured) error {
-			s.look(ctx, run, u)
-			return ctx.Err()
-		})
+		err = s.walk(ctx, run, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, node).String()})
 	}
 	if err != nil {
-		// The sweep meets the same error, and says so in the policy's condition.
+		// The sweep meets the same error, and reports it in the policy's condition.
 		log.FromContext(ctx).V(1).Info("Looking at the objects of a node failed; a sweep over all of them follows", "error", err.Error())
-		s.askFor(policy.Name, p)
+		s.requestSweep(policy.Name, p)
 		return ctx.Err()
 	}
 	if !run.tally.inOrder() {
-		s.askFor(policy.Name, p)
+		s.requestSweep(policy.Name, p)
 	}
 	if len(run.tally.candidates) > 0 {
 		maps.Copy(p.candidates, run.tally.candidates)
@@ -118,7 +108,7 @@ func (s *sweeper) lookAtNode(ctx context.Context, policy *v1alpha1.NodeResourceP
 	return nil
 }
 
-// look judges one object, counts it, and tells of it if it is not in order.
+// look judges one object, counts it, and reports it if it is stale or unowned.
 func (s *sweeper) look(ctx context.Context, run *sweepRun, u *unstructured.Unstructured) {
 	compiled := run.state.compiled
 	object, err := compiled.Object(u)
@@ -134,8 +124,8 @@ func (s *sweeper) look(ctx context.Context, run *sweepRun, u *unstructured.Unstr
 	evidence := s.cachedNode(ctx, object.NodeName)
 	seen.assessment = nodeidentity.Assess(compiled.Policy(), object, evidence)
 	if reason := seen.assessment.Reason; reason != v1alpha1.ReasonNodeUIDMatches && reason != v1alpha1.ReasonNamesNoNode {
-		// Only what the API server says now may speak against an object.
-		evidence = run.nodes.get(ctx, object.NodeName)
+		// Only a live read is evidence against an object.
+		evidence = run.nodes.get(ctx, s, object.NodeName)
 		seen.assessment = nodeidentity.Assess(compiled.Policy(), object, evidence)
 	}
 	seen.state = sweepState(compiled.Policy(), object, seen.assessment)
@@ -146,12 +136,11 @@ func (s *sweeper) look(ctx context.Context, run *sweepRun, u *unstructured.Unstr
 	s.noteCandidate(run, seen, evidence)
 	run.tally.add(seen)
 	if seen.state == metrics.NodeObjectStale || seen.state == metrics.NodeObjectUnowned {
-		s.tellStale(ctx, run.policy, seen)
+		s.reportStale(ctx, run.policy, seen)
 	}
 }
 
-// noteHolding keeps what the object holds, unless its Node is gone. An object whose addresses cannot all be read is not in
-// order; those that can be read count.
+// noteHolding keeps the addresses of an object, unless its Node is gone. An object of which some cannot be read is unknown; the others count.
 func (s *sweeper) noteHolding(ctx context.Context, run *sweepRun, seen *observed, u *unstructured.Unstructured) {
 	if !holdsForLiveNode(seen.assessment) {
 		return
@@ -168,7 +157,7 @@ func (s *sweeper) noteHolding(ctx context.Context, run *sweepRun, seen *observed
 	}
 }
 
-// noteCandidate keeps the name of an object that the policy wants deleted, and since when its Node is missing.
+// noteCandidate keeps the name of an object that is to be deleted, and since when its Node is missing.
 func (s *sweeper) noteCandidate(run *sweepRun, seen *observed, evidence nodeidentity.Evidence) {
 	if run.state.compiled.Spec().Stale != v1alpha1.StaleDelete {
 		return
@@ -182,4 +171,80 @@ func (s *sweeper) noteCandidate(run *sweepRun, seen *observed, evidence nodeiden
 		run.tally.missing.Insert(seen.object.UID)
 	}
 	run.tally.candidates[types.NamespacedName{Namespace: seen.object.Namespace, Name: seen.object.Name}] = seen.object.UID
+}
+
+// conflicts are the pairs of objects that hold one address in the sweep and again in a second reading: a prefix may move from one object to
+// another between two pages. The first reading ended before the second began, so such a pair held it at one time.
+func (s *sweeper) conflicts(ctx context.Context, run *sweepRun) ([]nodeidentity.Conflict, error) {
+	first := run.tally.holdings
+	run.tally.holdings = nil
+	found := nodeidentity.Conflicts(first)
+	if len(found) == 0 {
+		return nil, nil
+	}
+	second, err := s.holdAgain(ctx, run, found)
+	if err != nil {
+		return nil, err
+	}
+	return nodeidentity.Conflicts(heldTwice(first, second)), nil
+}
+
+// heldTwice are the holdings of the second reading, each with the prefixes that the same UID held in the first one too.
+func heldTwice(first, second []nodeidentity.Holding) []nodeidentity.Holding {
+	held := make(map[types.UID][]netip.Prefix, len(first))
+	for i := range first {
+		held[first[i].Object.UID] = first[i].Prefixes
+	}
+	for i := range second {
+		before := held[second[i].Object.UID]
+		second[i].Prefixes = slices.DeleteFunc(second[i].Prefixes, func(p netip.Prefix) bool { return !slices.Contains(before, p) })
+	}
+	return second
+}
+
+// holdAgain reads every object of the conflicts, and their Nodes, once more.
+func (s *sweeper) holdAgain(ctx context.Context, run *sweepRun, found []nodeidentity.Conflict) ([]nodeidentity.Holding, error) {
+	nodes := nodeReader{}
+	read := map[types.NamespacedName]struct{}{}
+	var again []nodeidentity.Holding
+	for i := range found {
+		for _, o := range []*nodeidentity.Object{&found[i].A, &found[i].B} {
+			key := types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
+			if _, done := read[key]; done {
+				continue
+			}
+			read[key] = struct{}{}
+			holding, err := s.holding(ctx, run, nodes, key)
+			if err != nil {
+				return nil, err
+			}
+			again = append(again, holding...)
+		}
+	}
+	return again, nil
+}
+
+// holding is what an object holds now: nothing if the object or its Node does not exist.
+func (s *sweeper) holding(ctx context.Context, run *sweepRun, nodes nodeReader, key types.NamespacedName) ([]nodeidentity.Holding, error) {
+	u, err := s.get(ctx, run.resource, key)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, couldNotRead(run, key, err)
+	}
+	compiled := run.state.compiled
+	object, err := compiled.Object(u)
+	if err != nil {
+		s.logUnknown(ctx, run.policy, u, err)
+		return nil, nil
+	}
+	if !holdsForLiveNode(nodeidentity.Assess(compiled.Policy(), object, nodes.get(ctx, s, object.NodeName))) {
+		return nil, nil
+	}
+	prefixes, err := compiled.Prefixes(u)
+	if err != nil {
+		s.logUnknown(ctx, run.policy, u, err)
+	}
+	return []nodeidentity.Holding{{Object: holder(object), Prefixes: prefixes}}, nil
 }

@@ -12,8 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/internal/nodeidentity"
@@ -22,16 +24,16 @@ import (
 )
 
 const (
-	// sweepPage is how many objects one request reads; no more of them are held at once.
+	// sweepPage is how many objects one request reads.
 	sweepPage = 500
-	// sweepStarts is how often a sweep begins anew because the API server has forgotten where it was.
+	// sweepStarts bounds how often a list begins anew because its continuation has expired.
 	sweepStarts = 3
-	// sweepReadTimeout bounds one request. A CRD with a dead conversion webhook answers after as long.
+	// sweepReadTimeout bounds one request, for example where a CRD's conversion webhook does not respond.
 	sweepReadTimeout = 30 * time.Second
 )
 
-// locate finds the version in which a policy's resource is read: the first that is served of those that the policy names. It asks the API
-// server once, and again after an answer that it serves something else. Where none is served the error is a NoMatch error.
+// locate finds the version in which a policy's resource is read: the first that is served of those that the policy names. It is kept until a
+// read shows that it is no longer served. Where none is served the error is a NoMatch error.
 func (s *sweeper) locate(ctx context.Context, p *sweptPolicy) (schema.GroupVersionResource, error) {
 	if !p.resource.Empty() {
 		return p.resource, nil
@@ -50,50 +52,37 @@ func (s *sweeper) served(ctx context.Context, resource schema.GroupResource, ver
 	defer cancel()
 	for found, err := range served.In(ctx, s.api, resource, versions) {
 		if err != nil {
-			return schema.GroupVersionResource{}, fmt.Errorf("asking the API server for resource %s: %w", resource, err)
+			return schema.GroupVersionResource{}, fmt.Errorf("discovering resource %s: %w", resource, err)
 		}
 		return found.GroupVersionResource, nil
 	}
 	return schema.GroupVersionResource{}, nil
 }
 
-// walk reads every object that the options select, page by page, and shows each. It begins anew, after calling restart,
-// when the API server no longer knows where it was; a page that cannot be read is an error, and what was shown is then
-// not all there is.
-func (s *sweeper) walk(ctx context.Context, resource schema.GroupVersionResource, o metav1.ListOptions, restart func(),
-	show func(*unstructured.Unstructured) error) error {
+// walk looks at every object that the options select, anew where the list's continuation has expired. After an error, the tally is not complete.
+func (s *sweeper) walk(ctx context.Context, run *sweepRun, o metav1.ListOptions) error {
+	list := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		ctx, cancel := context.WithTimeout(ctx, sweepReadTimeout)
+		defer cancel()
+		page, err := s.objects.Resource(run.resource).List(ctx, o)
+		if err != nil {
+			return nil, fmt.Errorf("listing %s: %w", run.resource.GroupResource(), err)
+		}
+		return page, nil
+	})
+	list.PageSize, list.PageBufferSize, list.FullListIfExpired = sweepPage, 0, false
 	var err error
 	for range sweepStarts {
-		restart()
-		if err = s.pages(ctx, resource, o, show); !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+		run.nodes, run.tally = nodeReader{}, newSweepTally()
+		err = list.EachListItem(ctx, o, func(object runtime.Object) error {
+			s.look(ctx, run, object.(*unstructured.Unstructured))
+			return ctx.Err()
+		})
+		if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
 			break
 		}
 	}
 	return err
-}
-
-func (s *sweeper) pages(ctx context.Context, resource schema.GroupVersionResource, o metav1.ListOptions, show func(*unstructured.Unstructured) error) error {
-	o.Limit = sweepPage
-	for {
-		page, err := s.page(ctx, resource, o)
-		if err != nil {
-			return fmt.Errorf("listing %s: %w", resource.GroupResource(), err)
-		}
-		for i := range page.Items {
-			if err := show(&page.Items[i]); err != nil {
-				return err
-			}
-		}
-		if o.Continue = page.GetContinue(); o.Continue == "" {
-			return nil
-		}
-	}
-}
-
-func (s *sweeper) page(ctx context.Context, resource schema.GroupVersionResource, o metav1.ListOptions) (*unstructured.UnstructuredList, error) {
-	ctx, cancel := context.WithTimeout(ctx, sweepReadTimeout)
-	defer cancel()
-	return s.objects.Resource(resource).List(ctx, o)
 }
 
 // get reads one object live.
@@ -136,20 +125,13 @@ func nodeFact(name string, node *metav1.ObjectMeta, err error) release.Fact[node
 }
 
 // nodeReader reads each Node live at most once.
-type nodeReader struct {
-	read  func(ctx context.Context, name string) nodeidentity.Evidence
-	known map[string]nodeidentity.Evidence
-}
+type nodeReader map[string]nodeidentity.Evidence
 
-func (s *sweeper) newNodeReader() *nodeReader {
-	return &nodeReader{read: s.liveNode, known: map[string]nodeidentity.Evidence{}}
-}
-
-func (r *nodeReader) get(ctx context.Context, name string) nodeidentity.Evidence {
-	evidence, known := r.known[name]
+func (r nodeReader) get(ctx context.Context, s *sweeper, name string) nodeidentity.Evidence {
+	evidence, known := r[name]
 	if !known {
-		evidence = r.read(ctx, name)
-		r.known[name] = evidence
+		evidence = s.liveNode(ctx, name)
+		r[name] = evidence
 	}
 	return evidence
 }

@@ -28,12 +28,12 @@ const (
 	actionDelete = "DeleteStaleNodeObject"
 )
 
-// sweepTold bounds what sweeps say, which find the same again and again. What is held back is told by a later sweep.
-var sweepTold = eventlimit.Options{Interval: time.Hour, Memory: 16384, PerSecond: 5, Burst: 100}
+// sweepReports bounds the reports of sweeps, which find the same again and again. A later sweep reports what was held back.
+var sweepReports = eventlimit.Options{Interval: time.Hour, Memory: 16384, PerSecond: 5, Burst: 100}
 
-// tellStale tells of an object that does not speak for the live Node, and of what keeps it if it is being deleted. Where no Node
-// is known to be gone, the reason is what is wrong with the object itself.
-func (s *sweeper) tellStale(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, seen *observed) {
+// reportStale reports an object that does not speak for the live Node, and its finalizers if it is being deleted. Where no Node is known to
+// be gone, the reason is what is wrong with the object itself.
+func (s *sweeper) reportStale(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, seen *observed) {
 	reason, message := v1alpha1.ReasonStaleNodeObject, seen.assessment.Message
 	switch {
 	case seen.state == metrics.NodeObjectUnowned:
@@ -43,49 +43,49 @@ func (s *sweeper) tellStale(ctx context.Context, policy *v1alpha1.NodeResourcePo
 		message = fmt.Sprintf("Finalizers %s keep this object, which is being deleted since %s and speaks for a Node that is gone. The client that set them has to remove them. %s",
 			strings.Join(seen.object.Finalizers, ", "), seen.deletingSince.UTC().Format(time.RFC3339), message)
 	}
-	if !s.told.Allow(seen.object.UID, reason) {
+	if !s.reported.Allow(seen.object.UID, reason) {
 		return
 	}
-	s.recorder.Eventf(reference(seen), policyReference(policy), corev1.EventTypeWarning, string(reason), actionSweep, "%s", eventlimit.Note(message))
+	s.recorder.Eventf(reference(seen), policy, corev1.EventTypeWarning, string(reason), actionSweep, "%s", eventlimit.Note(message))
 	log.FromContext(ctx).Info(message, "reason", reason, "object", objectName(&seen.object), "uid", seen.object.UID, "assessment", seen.assessment.Reason)
 }
 
-// tellDeleted tells policy and Node: the object itself is gone.
-func (s *sweeper) tellDeleted(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, seen *observed) {
+// reportDeleted reports on policy and Node, since the object does not exist any more.
+func (s *sweeper) reportDeleted(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, seen *observed) {
 	reason := v1alpha1.ReasonStaleNodeObjectDeleted
 	message := fmt.Sprintf("Deleted %s %s, because policy %s asks for it. %s", seen.object.Kind, objectName(&seen.object), policy.Name, seen.assessment.Message)
 	log.FromContext(ctx).Info(message, "reason", reason, "object", objectName(&seen.object), "uid", seen.object.UID)
-	if !s.told.Allow(seen.object.UID, reason) {
+	if !s.reported.Allow(seen.object.UID, reason) {
 		return
 	}
-	s.recorder.Eventf(policyReference(policy), reference(seen), corev1.EventTypeNormal, string(reason), actionDelete, "%s", eventlimit.Note(message))
+	s.recorder.Eventf(policy, reference(seen), corev1.EventTypeNormal, string(reason), actionDelete, "%s", eventlimit.Note(message))
 	if live := seen.assessment.LiveUID; live != "" {
 		node := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: seen.object.NodeName, UID: live}
 		s.recorder.Eventf(node, reference(seen), corev1.EventTypeNormal, string(reason), actionDelete, "%s", eventlimit.Note(message))
 	}
 }
 
-// tellConflict tells both objects.
-func (s *sweeper) tellConflict(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, resource schema.GroupVersionResource, c *nodeidentity.Conflict) {
+// reportConflict reports on both objects.
+func (s *sweeper) reportConflict(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, resource schema.GroupVersionResource, c *nodeidentity.Conflict) {
 	message := fmt.Sprintf("%s of node %s holds %s, and %s of node %s holds %s: one address is under two live Nodes. Found by policy %s; take it from the Node that does not use it.",
 		objectName(&c.A), c.A.NodeName, address(c.PrefixA), objectName(&c.B), c.B.NodeName, address(c.PrefixB), policy.Name)
-	reason, said := v1alpha1.ReasonNodeAddressConflict, false
+	reason, isNew := v1alpha1.ReasonNodeAddressConflict, false
 	for _, pair := range [][2]*nodeidentity.Object{{&c.A, &c.B}, {&c.B, &c.A}} {
-		if !s.told.Allow(pair[0].UID, reason) {
+		if !s.reported.Allow(pair[0].UID, reason) {
 			continue
 		}
-		said = true
+		isNew = true
 		version := resource.GroupVersion().String()
 		s.recorder.Eventf(referenceTo(pair[0], version), referenceTo(pair[1], version), corev1.EventTypeWarning, string(reason), actionSweep, "%s", eventlimit.Note(message))
 	}
-	if said {
+	if isNew {
 		log.FromContext(ctx).Error(errors.New("one address is under two live Nodes"), message, "reason", reason)
 	}
 }
 
-// logUnknown tells the log of an object that could not be judged in full.
+// logUnknown logs an object that could not be judged in full.
 func (s *sweeper) logUnknown(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, u *unstructured.Unstructured, why error) {
-	if !s.told.Allow(u.GetUID(), v1alpha1.ReasonObservationFailed) {
+	if !s.reported.Allow(u.GetUID(), v1alpha1.ReasonObservationFailed) {
 		return
 	}
 	log.FromContext(ctx).Info("An object could not be judged", "reason", v1alpha1.ReasonObservationFailed, "policy", policy.Name, "kind", u.GetKind(),
@@ -100,10 +100,6 @@ func referenceTo(o *nodeidentity.Object, apiVersion string) *corev1.ObjectRefere
 	return &corev1.ObjectReference{APIVersion: apiVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID}
 }
 
-func policyReference(policy *v1alpha1.NodeResourcePolicy) *corev1.ObjectReference {
-	return &corev1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeResourcePolicy", Name: policy.Name, UID: policy.UID}
-}
-
 // objectName is "namespace/name", or the name of a cluster-scoped object.
 func objectName(o *nodeidentity.Object) string {
 	if o.Namespace == metav1.NamespaceNone {
@@ -112,7 +108,7 @@ func objectName(o *nodeidentity.Object) string {
 	return o.Namespace + "/" + o.Name
 }
 
-// address is how a prefix is said: a single address without its length.
+// address formats a prefix, and a single address without its length.
 func address(p netip.Prefix) string {
 	if p.IsSingleIP() {
 		return p.Addr().String()

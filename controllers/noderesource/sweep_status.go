@@ -28,7 +28,7 @@ import (
 // AggregateLabel is the label by which the installation's ClusterRole holdfast-node-resources takes in the rules of another.
 const AggregateLabel = "rbac.holdfast.dev/aggregate-to-node-resources"
 
-// sweptCondition is condition Swept as it shall be; a new transition time only where its status changes.
+// sweptCondition is the wanted condition Swept; its transition time changes with its status only.
 func (s *sweeper) sweptCondition(policy *v1alpha1.NodeResourcePolicy, status metav1.ConditionStatus, reason v1alpha1.Reason, message string) metav1.Condition {
 	conditions := slices.Clone(policy.Status.Conditions)
 	meta.SetStatusCondition(&conditions, metav1.Condition{
@@ -38,20 +38,18 @@ func (s *sweeper) sweptCondition(policy *v1alpha1.NodeResourcePolicy, status met
 	return *meta.FindStatusCondition(conditions, v1alpha1.PolicySwept)
 }
 
-// saySwept writes what a complete sweep found.
-func (s *sweeper) saySwept(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, p *sweptPolicy, found *v1alpha1.SweepStatus) error {
+// reportSwept writes what a complete sweep found.
+func (s *sweeper) reportSwept(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, p *sweptPolicy, found *v1alpha1.SweepStatus) error {
 	found.Time = metav1.NewTime(s.clock.Now())
-	condition := s.sweptCondition(policy, metav1.ConditionTrue, v1alpha1.ReasonSweepCompleted, sweptMessage(found))
-	reason := v1alpha1.ReasonSweepCompleted
+	status, reason, message := metav1.ConditionTrue, v1alpha1.ReasonSweepCompleted, sweptMessage(found)
 	if p.refused != "" {
-		reason = v1alpha1.ReasonSweepForbidden
-		condition = s.sweptCondition(policy, metav1.ConditionFalse, reason, p.refused)
+		status, reason, message = metav1.ConditionFalse, v1alpha1.ReasonSweepForbidden, p.refused
 	}
 	metrics.NodeSweeps.WithLabelValues(policy.Name, string(reason)).Inc()
 	if before := policy.Status.Sweep; before != nil && found.Time.Sub(before.Time.Time) < s.options.SweepInterval/2 && sameFindings(before, found) {
 		found = before // the time alone is worth one write per interval
 	}
-	return s.writeStatus(ctx, policy, condition, found)
+	return s.writeStatus(ctx, policy, s.sweptCondition(policy, status, reason, message), found)
 }
 
 func sweptMessage(found *v1alpha1.SweepStatus) string {
@@ -67,15 +65,15 @@ func sameFindings(a, b *v1alpha1.SweepStatus) bool {
 	return equality.Semantic.DeepEqual(a, b)
 }
 
-// sayNotAccepted says that there is no sweep of this policy; what an earlier one found stays.
-func (s *sweeper) sayNotAccepted(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, why error) error {
+// reportNotAccepted reports that this policy is not swept; what an earlier sweep found stays.
+func (s *sweeper) reportNotAccepted(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, why error) error {
 	condition := s.sweptCondition(policy, metav1.ConditionFalse, v1alpha1.ReasonPolicyNotAccepted, "The policy is not accepted, so its objects are not looked at: "+why.Error())
 	return s.writeStatus(ctx, policy, condition, policy.Status.Sweep)
 }
 
-// sayNotServed says that there is no object to look at, because the API server does not have the resource. That is no failed
-// sweep, and what an earlier one found is gone with the resource.
-func (s *sweeper) sayNotServed(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, p *sweptPolicy) (reconcile.Result, error) {
+// reportNotServed reports that there is no object, because the API server does not serve the resource. No sweep has failed, and what an
+// earlier one found does not exist any more.
+func (s *sweeper) reportNotServed(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, p *sweptPolicy) (reconcile.Result, error) {
 	nothing := newSweepTally()
 	s.missing.retain(policy.Name, nothing.missing)
 	p.candidates, p.troubled, p.refused = nothing.candidates, nothing.troubled, ""
@@ -90,13 +88,13 @@ func (s *sweeper) sayNotServed(ctx context.Context, policy *v1alpha1.NodeResourc
 	return s.slowRetry(), s.writeStatus(ctx, policy, condition, found)
 }
 
-// sweepFailed says why a sweep did not see every object; what the one before found stays.
+// sweepFailed reports why a sweep did not see every object; what the one before found stays.
 func (s *sweeper) sweepFailed(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, p *sweptPolicy, err error) (reconcile.Result, error) {
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 		p.resource = schema.GroupVersionResource{}
 		found, unknown := s.served(ctx, p.compiled.Resource(), []string{served.AnyVersion})
 		if unknown == nil && found.Empty() {
-			return s.sayNotServed(ctx, policy, p)
+			return s.reportNotServed(ctx, policy, p)
 		}
 		err = cmp.Or(unknown, err)
 	}
@@ -104,7 +102,9 @@ func (s *sweeper) sweepFailed(ctx context.Context, policy *v1alpha1.NodeResource
 	retry, failure := s.slowRetry(), error(nil)
 	switch {
 	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
-		reason, message = v1alpha1.ReasonResourceNotServed, notServedMessage(policy.Spec.Resource)
+		reason = v1alpha1.ReasonResourceNotServed
+		message = fmt.Sprintf("The API server serves no resource %s in version %s. Correct spec.resource.versions; Holdfast looks again by itself.",
+			p.compiled.Resource(), strings.Join(policy.Spec.Resource.Versions, ", "))
 	case apierrors.IsForbidden(err):
 		reason, message = v1alpha1.ReasonSweepForbidden, forbiddenMessage(policy, err)
 	default:
@@ -118,16 +118,11 @@ func (s *sweeper) sweepFailed(ctx context.Context, policy *v1alpha1.NodeResource
 	return retry, failure
 }
 
-// reapForbidden says that stale objects may not be deleted. The next sweeps say so too until they may.
+// reapForbidden reports a missing permission to delete stale objects. The next sweeps repeat it until it is granted.
 func (s *sweeper) reapForbidden(ctx context.Context, run *sweepRun, err error) (reconcile.Result, error) {
 	run.state.refused = forbiddenMessage(run.policy, err)
 	condition := s.sweptCondition(run.policy, metav1.ConditionFalse, v1alpha1.ReasonSweepForbidden, run.state.refused)
 	return s.slowRetry(), s.writeStatus(ctx, run.policy, condition, run.policy.Status.Sweep)
-}
-
-func notServedMessage(resource v1alpha1.GuardedResource) string {
-	return fmt.Sprintf("The API server serves no resource %s.%s in version %s. Correct spec.resource.versions; Holdfast looks again by itself.",
-		resource.Resource, resource.Group, strings.Join(resource.Versions, ", "))
 }
 
 // forbiddenMessage has the missing ClusterRole as YAML that can be applied as it stands.
@@ -141,7 +136,7 @@ func forbiddenMessage(policy *v1alpha1.NodeResourcePolicy, err error) string {
 	return fmt.Sprintf("%v. Grant it to the manager with this ClusterRole: %s", err, role)
 }
 
-// writeStatus applies condition Swept and the findings, the only fields that the sweeper owns, unless they are there.
+// writeStatus applies condition Swept and the findings, the only fields that the sweeper owns, if they differ.
 func (s *sweeper) writeStatus(ctx context.Context, policy *v1alpha1.NodeResourcePolicy, condition metav1.Condition, found *v1alpha1.SweepStatus) error {
 	before := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.PolicySwept)
 	if before != nil && equality.Semantic.DeepEqual(*before, condition) && equality.Semantic.DeepEqual(policy.Status.Sweep, found) {
@@ -150,7 +145,7 @@ func (s *sweeper) writeStatus(ctx context.Context, policy *v1alpha1.NodeResource
 	return applyPolicyStatus(ctx, s.client, policy, &v1alpha1.NodeResourcePolicyStatus{Conditions: []metav1.Condition{condition}, Sweep: found}, SweeperFieldManager)
 }
 
-// applyPolicyStatus writes what one of the two writers of a policy's status has to say, and never into a later object of the name.
+// applyPolicyStatus writes the part of a policy's status that the field manager owns, and never into a later object of the name.
 func applyPolicyStatus(ctx context.Context, c client.Client, policy *v1alpha1.NodeResourcePolicy, status *v1alpha1.NodeResourcePolicyStatus, owner client.FieldOwner) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
 	if err != nil {

@@ -39,11 +39,11 @@ type observed struct {
 	apiVersion    string
 }
 
-// held says whether only finalizers keep a stale object.
+// held reports whether only finalizers keep a stale object.
 func (s *observed) held() bool { return s.state == metrics.NodeObjectStale && s.object.Deleting }
 
-// sweepState is what an assessed object counts as. Only a UID shows that there was a Node which is gone. An object without
-// one whose Node is not there is what admission takes it for: in order where the policy allows a missing Node.
+// sweepState is what an assessed object counts as. Only a UID shows that there was a Node which is gone. Without one, and without a Node, it
+// counts as in admission: owned where the policy allows a missing Node.
 func sweepState(p nodeidentity.Policy, o nodeidentity.Object, a nodeidentity.Assessment) string {
 	switch a.Reason {
 	case v1alpha1.ReasonNamesNoNode:
@@ -117,7 +117,7 @@ func staleObject(s *observed) v1alpha1.StaleObject {
 	}
 }
 
-// clipped cuts what others wrote and nothing bounds to a length in bytes, so that the status can always be stored.
+// clipped cuts a text of another client to a length in bytes, so that the status can always be stored.
 func clipped(text string, length int) string {
 	if len(text) <= length {
 		return text
@@ -126,7 +126,7 @@ func clipped(text string, length int) string {
 	return strings.ToValidUTF8(text[:length-len(ellipsis)], "") + ellipsis
 }
 
-// inOrder says whether every object speaks for the live Node.
+// inOrder reports whether every object speaks for the live Node.
 func (t *sweepTally) inOrder() bool {
 	return t.counts[metrics.NodeObjectStale]+t.counts[metrics.NodeObjectUnowned]+t.counts[metrics.NodeObjectUnknown] == 0
 }
@@ -139,20 +139,14 @@ func firstStale(all []v1alpha1.StaleObject) []v1alpha1.StaleObject {
 	return all[:min(len(all), sweepListed)]
 }
 
-// holder is what the search for conflicts has to know of an object.
+// holder is what the search for conflicts needs of an object.
 func holder(o nodeidentity.Object) nodeidentity.Object {
 	return nodeidentity.Object{Resource: o.Resource, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID, NodeName: o.NodeName}
 }
 
-// holdsForLiveNode says whether the addresses of an object count: an object whose Node is proven gone holds its addresses
-// for nobody. What is unknown counts.
+// holdsForLiveNode reports whether the addresses of an object count: not if its Node is proven gone. What is unknown counts.
 func holdsForLiveNode(a nodeidentity.Assessment) bool {
-	switch a.Reason {
-	case v1alpha1.ReasonStaleNodeUID, v1alpha1.ReasonNodeMissing, v1alpha1.ReasonNamesNoNode:
-		return false
-	default:
-		return true
-	}
+	return a.Reason != v1alpha1.ReasonStaleNodeUID && a.Reason != v1alpha1.ReasonNodeMissing && a.Reason != v1alpha1.ReasonNamesNoNode
 }
 
 // status is what the sweep found, without its time.

@@ -42,7 +42,7 @@ func TestWhatAnObjectCountsAs(t *testing.T) {
 		"no UID where one is required is unowned":                                         {reason: v1alpha1.ReasonNodeUIDMissing, want: metrics.NodeObjectUnowned},
 		"a reference that contradicts the name is unowned":                                {reason: v1alpha1.ReasonNodeNameMismatch, references: uid, want: metrics.NodeObjectUnowned},
 		"a Node that could not be read leaves the object unknown":                         {reason: v1alpha1.ReasonObservationFailed, references: uid, want: metrics.NodeObjectUnknown},
-		"a reason that nobody has thought of leaves the object unknown, and never stale":  {reason: "Other", references: uid, want: metrics.NodeObjectUnknown},
+		"an unknown reason leaves the object unknown, and never stale":                    {reason: "Other", references: uid, want: metrics.NodeObjectUnknown},
 		"no reason at all, the zero value, leaves the object unknown, and never in order": {references: uid, want: metrics.NodeObjectUnknown},
 	}
 	for name, c := range cases {
@@ -76,7 +76,7 @@ func TestATallyNamesTheFirstTwentyAndCountsAll(t *testing.T) {
 		})
 	}
 	tally.add(&observed{object: nodeidentity.Object{Name: "own", NodeName: "own"}, state: metrics.NodeObjectOwned})
-	tally.add(&observed{object: nodeidentity.Object{Name: "nobody's"}})
+	tally.add(&observed{object: nodeidentity.Object{Name: "of no node"}})
 	tally.add(&observed{object: nodeidentity.Object{NodeName: "what"}, state: metrics.NodeObjectUnknown})
 	if len(tally.stale) > 4*sweepListed+1 {
 		t.Errorf("the tally holds %d stale objects", len(tally.stale))
@@ -198,7 +198,7 @@ func TestHoldNeverTakesAMissingNodeForProof(t *testing.T) {
 	}
 }
 
-func TestAStatusHasRoomForWhateverOthersWrote(t *testing.T) {
+func TestAStatusHasRoomForLongTextsOfOthers(t *testing.T) {
 	tally := newSweepTally()
 	for n := range sweepListed {
 		object := nodeidentity.Object{Namespace: "ns", Name: fmt.Sprint(n), NodeName: strings.Repeat("n", 1<<20), References: []nodeidentity.Reference{{UID: "old"}}}
@@ -230,7 +230,7 @@ func TestANodeHasToBeMissingWithoutABreak(t *testing.T) {
 	}
 	m.found("node")
 	if _, missing := m.since(key); missing {
-		t.Error("the Node was seen, and is still taken for missing")
+		t.Error("the Node was seen, and still counts as missing")
 	}
 	m.observe(key, "node", start)
 	if since := m.observe(key, "other", start.Add(time.Minute)); since.Equal(start) {
@@ -278,18 +278,11 @@ func TestFindingsAreComparedWithoutTheirTime(t *testing.T) {
 }
 
 func TestRequestsOfOnePolicyFollowEachOther(t *testing.T) {
-	p := (&sweeper{policies: map[string]*sweptPolicy{}}).remember("policy")
-	first, second := sweepRequest{Policy: "policy"}, sweepRequest{Policy: "policy", Reap: true}
-	if !p.begin(first) || p.begin(second) || p.begin(second) {
-		t.Fatal("expected only the first to begin")
-	}
-	queue := &fakeQueue{}
-	p.end(queue)
-	if diff := cmp.Diff([]sweepRequest{second}, queue.added); diff != "" {
-		t.Errorf("what waited comes back once (-want +got):\n%s", diff)
-	}
-	if !p.begin(second) {
-		t.Error("the first has ended")
+	s := &sweeper{policies: map[string]*sweptPolicy{}}
+	s.remember("policy").mu.Lock()
+	result, err := s.Reconcile(t.Context(), sweepRequest{Policy: "policy", Reap: true})
+	if err != nil || result.RequeueAfter != sweeperBusy {
+		t.Errorf("while another request of the policy runs: %v, %v", result, err)
 	}
 }
 

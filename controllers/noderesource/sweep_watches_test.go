@@ -59,7 +59,7 @@ func TestWhichNodeEventsAskForALook(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if _, missing := s.missing.since(missingKey{"policy", "uid"}); missing {
-				t.Error("the Node was there, and is still taken for missing without a break")
+				t.Error("the Node existed, and still counts as missing without a break")
 			}
 		})
 	}

@@ -3,6 +3,7 @@
 package noderesource
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -22,6 +24,9 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -38,12 +43,13 @@ const SweeperFieldManager = "holdfast-sweeper"
 
 const (
 	sweeperWorkers = 4
-	// sweeperSettles is how long a sweep that an event asked for waits for more events; it is also about as long as the
-	// garbage collector needs to begin.
-	sweeperSettles = 2 * time.Second
-	// sweeperShare bounds what share of the time sweeps that events ask for may take: one part in so many.
+	// sweeperBatch is how long a sweep waits for more events; the garbage collector needs about as long to begin.
+	sweeperBatch = 2 * time.Second
+	// sweeperShare bounds the time of sweeps that events cause: one part in so many.
 	sweeperShare = 5
-	// sweeperSlow is how often is tried again what only an administrator can change: a missing CRD or permission.
+	// sweeperBusy is how soon a request is tried again while another one of its policy runs.
+	sweeperBusy = 500 * time.Millisecond
+	// sweeperSlow is how often an error is tried again that an administrator has to mend: a missing CRD or permission.
 	sweeperSlow = time.Minute
 	// sweeperJitter spreads the periodic sweeps of several policies.
 	sweeperJitter          = 0.1
@@ -53,8 +59,8 @@ const (
 	sweeperMaxBackoff      = 5 * time.Minute
 )
 
-// sweepRequest asks for one policy's work: a sweep over every object (the zero value beside the policy's name), a look at
-// the objects of one node, or the deletion of what sweeps found stale.
+// sweepRequest is for one policy: a sweep over every object (the zero value beside the policy's name), a look at the objects of one node, or
+// the deletion of what sweeps found stale.
 type sweepRequest struct {
 	Policy string
 	Node   string
@@ -63,15 +69,15 @@ type sweepRequest struct {
 
 type sweepQueue = workqueue.TypedRateLimitingInterface[sweepRequest]
 
-// sweeper finds the objects that do not speak for the live Node, says so, and deletes them where their policy asks for it.
+// sweeper finds the objects that do not speak for the live Node, reports them, and deletes them where their policy wants that.
 type sweeper struct {
 	client   client.Client // cached reads; writes
 	live     client.Reader
 	objects  dynamic.Interface
 	api      served.API
 	recorder events.EventRecorder
-	told     *eventlimit.Limit
-	deletes  flowcontrol.PassiveRateLimiter
+	reported *eventlimit.Limit
+	deletes  flowcontrol.PassiveRateLimiter // of all policies together
 	missing  *missingNodes
 	clock    clock.PassiveClock
 	options  Options
@@ -82,11 +88,9 @@ type sweeper struct {
 	policies map[string]*sweptPolicy
 }
 
-// sweptPolicy is what the sweeper remembers of one policy. One request at a time uses it, from begin to end.
+// sweptPolicy is what the sweeper remembers of one policy. The request that holds the lock uses it.
 type sweptPolicy struct {
-	mu      sync.Mutex
-	busy    bool
-	waiting sets.Set[sweepRequest]
+	mu sync.Mutex
 
 	uid        types.UID
 	generation int64
@@ -97,9 +101,9 @@ type sweptPolicy struct {
 	candidates map[types.NamespacedName]types.UID
 	// lastTried is the last object that the reaper tried to delete.
 	lastTried types.NamespacedName
-	// troubled are the nodes of which the last complete sweep found an object that is not in order.
+	// troubled are the nodes of which the last complete sweep found an object that is stale, unowned or unknown.
 	troubled sets.Set[string]
-	// refused says why the reaper may not work; empty if it may.
+	// refused is the permission that the reaper lacks; empty for none.
 	refused string
 	took    time.Duration
 }
@@ -118,7 +122,10 @@ func setupSweeper(mgr manager.Manager, api served.API, o Options) error {
 		Reconciler:              s,
 		MaxConcurrentReconciles: sweeperWorkers,
 		RateLimiter:             retries[sweepRequest](o, sweeperBackoff, sweeperMaxBackoff),
-		LogConstructor:          sweepLogger(mgr.GetLogger()),
+		LogConstructor: func(r *sweepRequest) logr.Logger {
+			r = cmp.Or(r, &sweepRequest{})
+			return mgr.GetLogger().WithValues("controller", "node-sweeper", "policy", r.Policy, "node", r.Node)
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("setting up the sweeper of node-scoped resources: %w", err)
@@ -140,12 +147,7 @@ func setupSweeper(mgr manager.Manager, api served.API, o Options) error {
 }
 
 func newSweeper(mgr manager.Manager, api served.API, o Options) (*sweeper, error) {
-	if o.SweepInterval <= 0 {
-		o.SweepInterval = sweeperDefaultInterval
-	}
-	if o.DeletesPerSecond <= 0 {
-		o.DeletesPerSecond = sweeperDefaultDeletes
-	}
+	o.SweepInterval, o.DeletesPerSecond = cmp.Or(o.SweepInterval, sweeperDefaultInterval), cmp.Or(o.DeletesPerSecond, sweeperDefaultDeletes)
 	objects, err := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("making the client that reads node-scoped resources: %w", err)
@@ -156,8 +158,8 @@ func newSweeper(mgr manager.Manager, api served.API, o Options) (*sweeper, error
 		objects:  objects,
 		api:      api,
 		recorder: mgr.GetEventRecorder("holdfast"),
-		told:     eventlimit.New(o.Clock, sweepTold),
-		deletes:  newDeleteLimit(o),
+		reported: eventlimit.New(o.Clock, sweepReports),
+		deletes:  flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(o.DeletesPerSecond, max(1, int(o.DeletesPerSecond)), o.Clock),
 		missing:  newMissingNodes(),
 		clock:    o.Clock,
 		options:  o,
@@ -165,25 +167,15 @@ func newSweeper(mgr manager.Manager, api served.API, o Options) (*sweeper, error
 	}, nil
 }
 
-func sweepLogger(base logr.Logger) func(*sweepRequest) logr.Logger {
-	return func(r *sweepRequest) logr.Logger {
-		logger := base.WithValues("controller", "node-sweeper")
-		if r == nil {
-			return logger
-		}
-		return logger.WithValues("policy", r.Policy, "node", r.Node)
-	}
-}
-
 // Reconcile does one request. Requests of one policy never overlap, so that a look at a node does not mix with a sweep.
 func (s *sweeper) Reconcile(ctx context.Context, r sweepRequest) (reconcile.Result, error) {
 	p := s.remember(r.Policy)
-	if !p.begin(r) {
-		return reconcile.Result{}, nil
+	if !p.mu.TryLock() {
+		return reconcile.Result{RequeueAfter: sweeperBusy}, nil
 	}
-	defer p.end(s.queue)
+	defer p.mu.Unlock()
 	var policy v1alpha1.NodeResourcePolicy
-	// A deletion and a report follow what the policy says now; a look at a node only leads to one of these.
+	// A deletion and a report follow the policy of now; a look at a node only leads to one of these.
 	reader := s.live
 	if r.Node != "" {
 		reader = s.client
@@ -198,7 +190,7 @@ func (s *sweeper) Reconcile(ctx context.Context, r sweepRequest) (reconcile.Resu
 		if r != (sweepRequest{Policy: r.Policy}) {
 			return reconcile.Result{}, nil
 		}
-		return reconcile.Result{}, s.sayNotAccepted(ctx, &policy, err)
+		return reconcile.Result{}, s.reportNotAccepted(ctx, &policy, err)
 	}
 	switch {
 	case r.Reap:
@@ -210,42 +202,18 @@ func (s *sweeper) Reconcile(ctx context.Context, r sweepRequest) (reconcile.Resu
 	}
 }
 
-// begin says whether the request may be worked on now. If not, the end of the one that is brings it back to the queue, so
-// that no worker waits.
-func (p *sweptPolicy) begin(r sweepRequest) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.busy {
-		p.waiting.Insert(r)
-		return false
-	}
-	p.busy = true
-	return true
-}
-
-func (p *sweptPolicy) end(queue sweepQueue) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.busy = false
-	for r := range p.waiting {
-		queue.Add(r)
-	}
-	p.waiting.Clear()
-}
-
 func (s *sweeper) remember(policy string) *sweptPolicy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.policies[policy]
 	if p == nil {
-		p = &sweptPolicy{waiting: sets.New[sweepRequest]()}
+		p = &sweptPolicy{}
 		s.policies[policy] = p
 	}
 	return p
 }
 
-// forget removes all traces of a policy that is gone. A request about a node has that from the cache only: whether there is a
-// new policy of the name, the request that a deletion brings finds out.
+// forget removes what is kept of a deleted policy. A request about a node read the cache only, and a new policy may have the name by now.
 func (s *sweeper) forget(r sweepRequest, p *sweptPolicy) {
 	s.mu.Lock()
 	if s.policies[r.Policy] == p {
@@ -258,7 +226,7 @@ func (s *sweeper) forget(r sweepRequest, p *sweptPolicy) {
 	}
 }
 
-// compile compiles the policy unless that was done. What was found by an older specification is void.
+// compile compiles the policy unless that was done, and forgets what an older specification found.
 func (p *sweptPolicy) compile(policy *v1alpha1.NodeResourcePolicy) error {
 	if p.compiled != nil && p.uid == policy.UID && p.generation == policy.Generation {
 		return nil
@@ -270,9 +238,9 @@ func (p *sweptPolicy) compile(policy *v1alpha1.NodeResourcePolicy) error {
 	return err
 }
 
-// askFor asks for a sweep over every object once events have settled, however many ask.
-func (s *sweeper) askFor(policy string, p *sweptPolicy) {
-	s.queue.AddAfter(sweepRequest{Policy: policy}, max(sweeperSettles, sweeperShare*p.took))
+// requestSweep requests one sweep over every object for all events of a short time.
+func (s *sweeper) requestSweep(policy string, p *sweptPolicy) {
+	s.queue.AddAfter(sweepRequest{Policy: policy}, max(sweeperBatch, sweeperShare*p.took))
 }
 
 func (s *sweeper) nextSweep() reconcile.Result {
@@ -281,4 +249,61 @@ func (s *sweeper) nextSweep() reconcile.Result {
 
 func (s *sweeper) slowRetry() reconcile.Result {
 	return reconcile.Result{RequeueAfter: wait.Jitter(min(s.options.SweepInterval, sweeperSlow), sweeperJitter)}
+}
+
+// sweepPolicyEvents requests a sweep when a policy is new, changed or deleted, or when its resource is served for the first time or no longer.
+func sweepPolicyEvents() handler.TypedFuncs[*v1alpha1.NodeResourcePolicy, sweepRequest] {
+	return handler.TypedFuncs[*v1alpha1.NodeResourcePolicy, sweepRequest]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.NodeResourcePolicy], q sweepQueue) {
+			q.Add(sweepRequest{Policy: e.Object.Name})
+		},
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.NodeResourcePolicy], q sweepQueue) {
+			if e.ObjectOld.UID != e.ObjectNew.UID || e.ObjectOld.Generation != e.ObjectNew.Generation || awaitsResource(e.ObjectOld) != awaitsResource(e.ObjectNew) {
+				q.Add(sweepRequest{Policy: e.ObjectNew.Name})
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.NodeResourcePolicy], q sweepQueue) {
+			q.Add(sweepRequest{Policy: e.Object.Name})
+		},
+	}
+}
+
+// awaitsResource: the webhook controller found that the API server does not serve what the policy guards.
+func awaitsResource(policy *v1alpha1.NodeResourcePolicy) bool {
+	accepted := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.PolicyAccepted)
+	return accepted != nil && accepted.Reason == string(v1alpha1.ReasonResourceNotServed)
+}
+
+// sweepNodeEvents requests a look at the objects of a Node that was created, deleted or replaced, for every policy. The first sweeps look at
+// the Nodes of the start.
+func sweepNodeEvents(s *sweeper) handler.TypedFuncs[*corev1.Node, sweepRequest] {
+	return handler.TypedFuncs[*corev1.Node, sweepRequest]{
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*corev1.Node], q sweepQueue) {
+			s.missing.found(e.Object.Name)
+			if !e.IsInInitialList {
+				s.wakeForNode(ctx, e.Object.Name, q)
+			}
+		},
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Node], q sweepQueue) {
+			s.missing.found(e.ObjectNew.Name)
+			if e.ObjectOld.UID != e.ObjectNew.UID {
+				s.wakeForNode(ctx, e.ObjectNew.Name, q)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*corev1.Node], q sweepQueue) {
+			s.missing.found(e.Object.Name) // it existed until now
+			s.wakeForNode(ctx, e.Object.Name, q)
+		},
+	}
+}
+
+func (s *sweeper) wakeForNode(ctx context.Context, node string, q sweepQueue) {
+	var policies v1alpha1.NodeResourcePolicyList
+	if err := s.client.List(ctx, &policies); err != nil {
+		log.FromContext(ctx).Error(err, "Reading the policies from the cache failed; the next sweep finds what changed with the node", "node", node)
+		return
+	}
+	for i := range policies.Items {
+		q.Add(sweepRequest{Policy: policies.Items[i].Name, Node: node})
+	}
 }

@@ -13,17 +13,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
@@ -40,7 +36,7 @@ func (webhookServesAll) Resources(context.Context, schema.GroupVersion) (*metav1
 }
 
 // Only in a unit test can the caches be late to order.
-func TestWhatALateCacheSaysChangesNothing(t *testing.T) {
+func TestALateCacheChangesNothing(t *testing.T) {
 	alpha, bravo := webhookTestPolicy(t, "alpha", v1alpha1.PolicyFail), webhookTestPolicy(t, "bravo", v1alpha1.PolicyFail)
 	both := (&webhookPass{now: webhookNow, options: webhookOptions(), protection: []byte("CA"), policies: []*webhookPolicy{alpha, bravo}}).wanted()
 	one := (&webhookPass{now: webhookNow, options: webhookOptions(), protection: []byte("CA"), policies: []*webhookPolicy{alpha}}).wanted()
@@ -77,7 +73,7 @@ func TestAStatusIsWrittenToThePolicyThatWasJudged(t *testing.T) {
 	}
 }
 
-func TestAGuardThatIsOffTakesItsWebhooksAwayAndSaysSo(t *testing.T) {
+func TestAGuardThatIsOffRemovesItsWebhooksAndReportsIt(t *testing.T) {
 	alpha := webhookTestPolicy(t, "alpha", v1alpha1.PolicyFail)
 	stored := (&webhookPass{now: webhookNow, options: webhookOptions(), protection: []byte("CA"), policies: []*webhookPolicy{alpha}}).wanted()
 	k, written := webhookWithCache(t, []client.Object{stored, alpha.object}, []client.Object{stored, alpha.object})
@@ -88,10 +84,10 @@ func TestAGuardThatIsOffTakesItsWebhooksAwayAndSaysSo(t *testing.T) {
 	if diff := cmp.Diff([]string{"delete", "status of alpha, UID alpha-uid", "status of alpha, UID alpha-uid"}, *written); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
-	told := alpha.object.DeepCopy()
-	told.Status.Conditions, _ = (&webhookPass{now: webhookNow, options: k.options, policies: []*webhookPolicy{alpha}}).conditions(alpha)
-	// A sweeper that ended later may have had the last word about itself.
-	k, written = webhookWithCache(t, []client.Object{told}, []client.Object{told})
+	reported := alpha.object.DeepCopy()
+	reported.Status.Conditions, _ = (&webhookPass{now: webhookNow, options: k.options, policies: []*webhookPolicy{alpha}}).conditions(alpha)
+	// A sweeper that ended later may have written condition Swept last.
+	k, written = webhookWithCache(t, []client.Object{reported}, []client.Object{reported})
 	k.options.Disabled = true
 	if _, err := k.Reconcile(t.Context(), webhookRequest); err != nil {
 		t.Fatal(err)
@@ -100,11 +96,11 @@ func TestAGuardThatIsOffTakesItsWebhooksAwayAndSaysSo(t *testing.T) {
 		t.Errorf("writes where only Swept is missing (-want +got):\n%s", diff)
 	}
 	s := &sweeper{clock: k.options.Clock}
-	told.Status.Conditions = append(told.Status.Conditions, s.sweptCondition(told, metav1.ConditionFalse, v1alpha1.ReasonGuardDisabled, webhookDisabled))
-	k, written = webhookWithCache(t, []client.Object{told}, []client.Object{told})
+	reported.Status.Conditions = append(reported.Status.Conditions, s.sweptCondition(reported, metav1.ConditionFalse, v1alpha1.ReasonGuardDisabled, webhookDisabled))
+	k, written = webhookWithCache(t, []client.Object{reported}, []client.Object{reported})
 	k.options.Disabled = true
 	if _, err := k.Reconcile(t.Context(), webhookRequest); err != nil || len(*written) != 0 {
-		t.Errorf("it was said, and yet: %v, %s", err, *written)
+		t.Errorf("it was reported, and yet: %v, %s", err, *written)
 	}
 }
 
@@ -124,66 +120,13 @@ func TestTheWebhookControllerWatchesWhatItReads(t *testing.T) {
 	}
 }
 
-// webhookQueue counts what is added to it.
-type webhookQueue struct {
-	workqueue.TypedRateLimitingInterface[reconcile.Request]
-	added int
-}
-
-func (q *webhookQueue) Add(reconcile.Request) { q.added++ }
-
-func TestAChangeOfADefinitionWakesTheWebhookController(t *testing.T) {
-	named := func(name, version string) client.Object {
-		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version}}
+func TestTheTimeOfAChangedDefinitionIsNoted(t *testing.T) {
+	k := &webhookReconciler{options: Options{Clock: clocktesting.NewFakePassiveClock(webhookNow)}}
+	if passes := k.noteDefinition().Update(event.UpdateEvent{ObjectOld: definitionMetadata(), ObjectNew: definitionMetadata()}); !passes {
+		t.Error("the event was held back")
 	}
-	definition := func(version string) client.Object { return named("gadgets.machines.example.com", version) }
-	for name, test := range map[string]struct {
-		happens func(handler.EventHandler, *webhookQueue)
-		wakes   bool
-	}{
-		"it comes": {func(h handler.EventHandler, q *webhookQueue) {
-			h.Create(t.Context(), event.CreateEvent{Object: definition("1")}, q)
-		}, true},
-		"it goes": {func(h handler.EventHandler, q *webhookQueue) {
-			h.Delete(t.Context(), event.DeleteEvent{Object: definition("1")}, q)
-		}, true},
-		"its status says that it is served": {func(h handler.EventHandler, q *webhookQueue) {
-			h.Update(t.Context(), event.UpdateEvent{ObjectOld: definition("1"), ObjectNew: definition("2")}, q)
-		}, true},
-		"it is of the group of a policy, and of another resource": {func(h handler.EventHandler, q *webhookQueue) {
-			h.Create(t.Context(), event.CreateEvent{Object: named("others.machines.example.com", "1")}, q)
-		}, true},
-		"it is of another group": {func(h handler.EventHandler, q *webhookQueue) {
-			h.Create(t.Context(), event.CreateEvent{Object: named("gadgets.example.com", "1")}, q)
-		}, false},
-		"it is only listed again": {func(h handler.EventHandler, q *webhookQueue) {
-			h.Update(t.Context(), event.UpdateEvent{ObjectOld: definition("1"), ObjectNew: definition("1")}, q)
-		}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			k, q := &webhookReconciler{options: Options{Clock: clocktesting.NewFakePassiveClock(webhookNow)}}, &webhookQueue{}
-			k.definitions.want([]v1alpha1.NodeResourcePolicy{*webhookTestPolicy(t, "alpha", v1alpha1.PolicyFail).object})
-			test.happens(k.definitionHandler(), q)
-			if noted := k.definitions.lastChange().Equal(webhookNow); (q.added == 1) != test.wakes || noted != test.wakes {
-				t.Errorf("added %d requests, noted the time %t, expected %t", q.added, noted, test.wakes)
-			}
-		})
-	}
-}
-
-// A definition that comes between the look at the policies and a new policy of its group must not be missed: discovery may
-// still say what was before.
-func TestAPolicyThatComesLaterKnowsOfTheChange(t *testing.T) {
-	k, q := &webhookReconciler{options: Options{Clock: clocktesting.NewFakePassiveClock(webhookNow)}}, &webhookQueue{}
-	k.definitions.want(nil)
-	k.definitionHandler().Create(t.Context(), event.CreateEvent{Object: &metav1.PartialObjectMetadata{
-		ObjectMeta: metav1.ObjectMeta{Name: "gadgets.machines.example.com"}}}, q)
-	if q.added != 0 || !k.definitions.lastChange().IsZero() {
-		t.Errorf("without a policy: %d requests, changed at %s", q.added, k.definitions.lastChange())
-	}
-	k.definitions.want([]v1alpha1.NodeResourcePolicy{*webhookTestPolicy(t, "alpha", v1alpha1.PolicyFail).object})
-	if got := k.definitions.lastChange(); !got.Equal(webhookNow) {
-		t.Errorf("changed at %s, expected %s", got, webhookNow)
+	if changed := k.definitionChanged.Load(); changed == nil || !changed.Equal(webhookNow) {
+		t.Errorf("noted %v, expected %s", changed, webhookNow)
 	}
 }
 
@@ -224,24 +167,23 @@ func webhookWithCache(t *testing.T, cached, live []client.Object) (*webhookRecon
 		return builder
 	}
 	written := new([]string)
-	say := func(verb string) error { *written = append(*written, verb); return nil }
+	note := func(verb string) error { *written = append(*written, verb); return nil }
 	writer := with(cached).WithInterceptorFuncs(interceptor.Funcs{
 		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
-			return say("update")
+			return note("update")
 		},
 		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
-			return say("delete")
+			return note("delete")
 		},
 		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
-			return say("apply")
+			return note("apply")
 		},
 		SubResourceApply: func(_ context.Context, _ client.Client, subresource string, o runtime.ApplyConfiguration, _ ...client.SubResourceApplyOption) error {
 			object := o.(metav1.Object)
-			return say(fmt.Sprintf("%s of %s, UID %s", subresource, object.GetName(), object.GetUID()))
+			return note(fmt.Sprintf("%s of %s, UID %s", subresource, object.GetName(), object.GetUID()))
 		},
 	}).Build()
 	options := webhookOptions()
 	options.Clock = clocktesting.NewFakePassiveClock(webhookNow)
-	return &webhookReconciler{client: writer, live: with(live).Build(), api: webhookServesAll{}, recorder: events.NewFakeRecorder(10),
-		options: options, rejections: map[types.UID]webhookRejection{}}, written
+	return newWebhookReconciler(writer, with(live).Build(), webhookServesAll{}, events.NewFakeRecorder(10), options), written
 }

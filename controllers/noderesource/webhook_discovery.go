@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,40 +15,37 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
-// webhookServed is how the API server serves a resource now; without versions it does not.
+// webhookServed is how the API server serves a resource; without versions it does not.
 type webhookServed struct {
 	versions []string
 	// status are those of the versions that have the subresource /status.
 	status []string
 }
 
-// webhookServedNow asks the API server itself: the manager's RESTMapper never forgets what was served once. An error means that it is unknown.
-func webhookServedNow(ctx context.Context, api served.API, resource schema.GroupResource) (webhookServed, error) {
+// webhookServedMemo discovers each resource once.
+type webhookServedMemo map[schema.GroupResource]webhookServed
+
+// get asks the API server: the manager's RESTMapper never forgets a version. An error means that it is unknown.
+func (m webhookServedMemo) get(ctx context.Context, api served.API, resource schema.GroupResource) (webhookServed, error) {
+	if known, ok := m[resource]; ok {
+		return known, nil
+	}
 	var found webhookServed
 	for r, err := range served.In(ctx, api, resource, []string{served.AnyVersion}) {
 		if err != nil {
-			return webhookServed{}, fmt.Errorf("asking the API server how it serves %s: %w", resource, err)
+			return webhookServed{}, fmt.Errorf("discovering how the API server serves %s: %w", resource, err)
 		}
 		found.versions = append(found.versions, r.Version)
 		if r.Status {
 			found.status = append(found.status, r.Version)
 		}
 	}
+	m[resource] = found
 	return found, nil
 }
 
-// webhookServedMemo asks once for each resource.
-type webhookServedMemo map[schema.GroupResource]func() (webhookServed, error)
-
-func (m webhookServedMemo) ask(ctx context.Context, api served.API, resource schema.GroupResource) (webhookServed, error) {
-	if m[resource] == nil {
-		m[resource] = sync.OnceValues(func() (webhookServed, error) { return webhookServedNow(ctx, api, resource) })
-	}
-	return m[resource]()
-}
-
-// webhookAcceptance says whether a policy can work with what is served. The webhook is configured in any case: it harms
-// nothing, and it is there before the first object of the resource. A resource that is not served at all is nothing wrong.
+// webhookAcceptance reports whether a policy can work with the served versions. A resource that is not served yet is accepted: its webhook is
+// there before the first object.
 func webhookAcceptance(wanted v1alpha1.GuardedResource, now webhookServed) metav1.Condition {
 	resource := schema.GroupResource{Group: wanted.Group, Resource: wanted.Resource}
 	if len(now.versions) == 0 {
@@ -65,7 +61,7 @@ func webhookAcceptance(wanted v1alpha1.GuardedResource, now webhookServed) metav
 	if len(missing) > 0 {
 		message += fmt.Sprintf("; of spec.resource.versions, %s is not served", strings.Join(missing, ", "))
 	}
-	if asked := wanted.Status == nil || *wanted.Status; asked && !slices.ContainsFunc(judged, func(v string) bool { return slices.Contains(now.status, v) }) {
+	if judgesStatus := wanted.Status == nil || *wanted.Status; judgesStatus && !slices.ContainsFunc(judged, func(v string) bool { return slices.Contains(now.status, v) }) {
 		message += "; it has no subresource /status, so only writes of the objects themselves are judged"
 	}
 	return metav1.Condition{Type: v1alpha1.PolicyAccepted, Status: metav1.ConditionTrue, Reason: string(v1alpha1.ReasonPolicyAccepted), Message: message}

@@ -22,30 +22,30 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
 )
 
-// webhookPolicy is a policy and what is to be said of it.
+// webhookPolicy is a policy and what its conditions report.
 type webhookPolicy struct {
 	object *v1alpha1.NodeResourcePolicy
 	// compiled is nil if the policy cannot work.
 	compiled *nodepolicy.Compiled
-	// accepted is the condition to be; nil if nobody can tell now, so that the last word stands.
+	// accepted is the wanted condition; nil while it is unknown, so that the last one stays.
 	accepted *metav1.Condition
-	// rejected says that the API server does not take the policy's entry.
+	// rejected says that the API server refused the policy's entry.
 	rejected bool
-	// unknown is why nobody can tell.
+	// unknown is why it is unknown.
 	unknown error
 }
 
-// guarded says that the policy has an entry.
+// guarded reports that the policy has an entry.
 func (p *webhookPolicy) guarded() bool { return p.compiled != nil && !p.rejected }
 
 func (p *webhookPolicy) refuse(reason v1alpha1.Reason, message string) {
 	p.accepted = &metav1.Condition{Type: v1alpha1.PolicyAccepted, Status: metav1.ConditionFalse, Reason: string(reason), Message: message}
 }
 
-// reject leaves the policy's entry out, with the API server's word for it.
+// reject leaves the policy's entry out, for the reason that the API server gave.
 func (p *webhookPolicy) reject(message string) {
 	p.rejected, p.unknown = true, nil
-	p.refuse(v1alpha1.ReasonWebhookRejected, "the API server does not take the policy's webhook: "+message)
+	p.refuse(v1alpha1.ReasonWebhookRejected, "the API server refused the policy's webhook: "+message)
 }
 
 // webhookPass is what one look found.
@@ -58,22 +58,21 @@ type webhookPass struct {
 	protection []byte
 	// policies are those that are not being deleted, by name.
 	policies []*webhookPolicy
-	// refusal is why the API server takes no change of the configuration at all; empty if it does.
+	// refusal is why the API server refuses every change of the configuration; empty if it does not.
 	refusal string
-	// contest is what is known of another writer.
-	contest *webhookContest
-	// postponed is how long the other writer's edit has to stay; zero if the configuration is what it has to be.
-	postponed time.Duration
+	// contested is who changes what of a policy's webhook, by the policy's UID.
+	contested map[types.UID]string
+	// postponed says that another client's edit has to stay for now.
+	postponed bool
 }
 
 // look reads everything that a reconciliation depends on, through the cache or at the API server.
-func (k *webhookReconciler) look(ctx context.Context, from client.Reader, asked webhookServedMemo, now time.Time) (*webhookPass, error) {
-	pass := &webhookPass{now: now, options: k.options, contest: &k.contest}
+func (k *webhookReconciler) look(ctx context.Context, from client.Reader, discovered webhookServedMemo, now time.Time) (*webhookPass, error) {
+	pass := &webhookPass{now: now, options: k.options, contested: k.contested}
 	var list v1alpha1.NodeResourcePolicyList
 	if err := from.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("listing NodeResourcePolicies: %w", err)
 	}
-	k.definitions.want(list.Items) // before anything is asked of discovery
 	stored := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	if err := from.Get(ctx, client.ObjectKey{Name: ConfigurationName}, stored); err == nil {
 		pass.stored = stored
@@ -90,15 +89,15 @@ func (k *webhookReconciler) look(ctx context.Context, from client.Reader, asked 
 	}
 	for i := range list.Items {
 		if list.Items[i].DeletionTimestamp == nil {
-			pass.policies = append(pass.policies, k.judge(ctx, &list.Items[i], asked, now))
+			pass.policies = append(pass.policies, k.judge(ctx, &list.Items[i], discovered, now))
 		}
 	}
 	slices.SortFunc(pass.policies, func(a, b *webhookPolicy) int { return strings.Compare(a.object.Name, b.object.Name) })
 	return pass, nil
 }
 
-// judge says whether a policy can work.
-func (k *webhookReconciler) judge(ctx context.Context, object *v1alpha1.NodeResourcePolicy, asked webhookServedMemo, now time.Time) *webhookPolicy {
+// judge finds out whether a policy can work.
+func (k *webhookReconciler) judge(ctx context.Context, object *v1alpha1.NodeResourcePolicy, discovered webhookServedMemo, now time.Time) *webhookPolicy {
 	p := &webhookPolicy{object: object}
 	compiled, err := nodepolicy.Compile(object)
 	if err != nil {
@@ -114,12 +113,12 @@ func (k *webhookReconciler) judge(ctx context.Context, object *v1alpha1.NodeReso
 		p.reject(r.message)
 		return p
 	}
-	answer, err := asked.ask(ctx, k.api, compiled.Resource())
+	versions, err := discovered.get(ctx, k.api, compiled.Resource())
 	if err != nil {
 		p.unknown = err
 		return p
 	}
-	p.accepted = new(webhookAcceptance(compiled.Spec().Resource, answer))
+	p.accepted = new(webhookAcceptance(compiled.Spec().Resource, versions))
 	return p
 }
 
@@ -128,29 +127,32 @@ func (pass *webhookPass) wanted() *admissionregistrationv1.ValidatingWebhookConf
 	if pass.options.Disabled {
 		return nil
 	}
-	authority := webhookAuthority{stored: pass.stored, protection: pass.protection, follow: pass.options.Certificate.Name == ""}
-	return webhookConfiguration(pass.stored, pass.policies, authority, pass.options)
+	return webhookConfiguration(pass.stored, pass.policies, pass.authority(), pass.options)
 }
 
-// synced says that there is nothing to write.
-func (pass *webhookPass) synced() bool {
+func (pass *webhookPass) authority() webhookAuthority {
+	return webhookAuthority{stored: pass.stored, protection: pass.protection, follow: pass.options.Certificate.Name == ""}
+}
+
+// isSynced reports that there is nothing to write.
+func (pass *webhookPass) isSynced() bool {
 	if !webhookEqual(pass.stored, pass.wanted()) {
 		return false
 	}
 	return !slices.ContainsFunc(pass.policies, func(p *webhookPolicy) bool {
 		_, changed := pass.conditions(p)
-		return changed || (pass.options.Disabled && !webhookSweepIsOff(p.object))
+		return changed || (pass.options.Disabled && !isSweepOff(p.object))
 	})
 }
 
-// unserved says that a policy waits for its resource, or for a version of it.
+// unserved reports that a policy waits for its resource, or for a version of it.
 func (pass *webhookPass) unserved() bool {
 	return slices.ContainsFunc(pass.policies, func(p *webhookPolicy) bool {
 		return p.accepted != nil && p.accepted.Reason == string(v1alpha1.ReasonResourceNotServed)
 	})
 }
 
-// unknown is why nobody could tell of some policies whether their resource is served.
+// unknown is why discovery failed, for each policy of which it did.
 func (pass *webhookPass) unknown() []error {
 	var errs []error
 	for _, p := range pass.policies {

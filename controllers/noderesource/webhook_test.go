@@ -69,12 +69,12 @@ func TestTheAuthorityOfAnEntry(t *testing.T) {
 		authority webhookAuthority
 		want      string
 	}{
-		"is its own, whatever others have":          {webhookAuthority{stored: webhookEntries([2]string{other, "O"}, [2]string{mine, "M"}), protection: []byte("S")}, "M"},
+		"is its own, with any other entries":        {webhookAuthority{stored: webhookEntries([2]string{other, "O"}, [2]string{mine, "M"}), protection: []byte("S")}, "M"},
 		"is that of another entry for a new one":    {webhookAuthority{stored: webhookEntries([2]string{other, "O"}), protection: []byte("S")}, "O"},
 		"is that of another where it was emptied":   {webhookAuthority{stored: webhookEntries([2]string{mine, ""}, [2]string{other, "O"}), protection: []byte("S")}, "O"},
-		"is never that of somebody else's entry":    {webhookAuthority{stored: webhookEntries([2]string{"a.example.com", "X"}), protection: []byte("S")}, "S"},
+		"is never that of another client's entry":   {webhookAuthority{stored: webhookEntries([2]string{"a.example.com", "X"}), protection: []byte("S")}, "S"},
 		"is the protection webhook's for the first": {webhookAuthority{protection: []byte("S")}, "S"},
-		"is empty where nobody has one":             {webhookAuthority{stored: webhookEntries([2]string{mine, ""})}, ""},
+		"is empty where there is none":              {webhookAuthority{stored: webhookEntries([2]string{mine, ""})}, ""},
 		"follows the protection webhook's":          {webhookAuthority{stored: webhookEntries([2]string{mine, "M"}), protection: []byte("S"), follow: true}, "S"},
 		"stays where there is nothing to follow":    {webhookAuthority{stored: webhookEntries([2]string{mine, "M"}), follow: true}, "M"},
 	} {
@@ -101,7 +101,7 @@ func TestTheWantedConfiguration(t *testing.T) {
 	alpha, bravo := webhookTestPolicy(t, "alpha", v1alpha1.PolicyFail), webhookTestPolicy(t, "bravo", v1alpha1.PolicyIgnore)
 	stored := webhookEntries([2]string{"a.example.com", "X"}, [2]string{nodepolicy.EntryName("bravo"), "B"})
 	stored.UID, stored.ResourceVersion, stored.Labels = "config-uid", "7", map[string]string{"team": "network"}
-	stored.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "somebody", UID: "x"}}
+	stored.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "another", UID: "x"}}
 	wanted := webhookConfiguration(stored, []*webhookPolicy{alpha, bravo}, webhookAuthority{stored: stored}, webhookOptions())
 
 	want := metav1.ObjectMeta{
@@ -165,7 +165,7 @@ func TestThereIsNoConfigurationWithoutAnAcceptedPolicy(t *testing.T) {
 	}
 }
 
-func TestEnforcedSaysWhatTheAPIServerHas(t *testing.T) {
+func TestEnforcedReportsWhatTheAPIServerHas(t *testing.T) {
 	withCA := func(ca string) func(*webhookPass) {
 		return func(pass *webhookPass) {
 			entry := pass.policies[0].compiled.Entry(pass.options.Target, []byte(ca))
@@ -189,7 +189,7 @@ func TestEnforcedSaysWhatTheAPIServerHas(t *testing.T) {
 		}, metav1.ConditionFalse, v1alpha1.ReasonGuardDisabled, "nodeResources.enabled: false"},
 		"an entry without an authority": {withCA(""), metav1.ConditionFalse, v1alpha1.ReasonAwaitingCABundle,
 			"Certificate holdfast-system/holdfast-webhook"},
-		"no authority and nobody who injects one": {func(pass *webhookPass) {
+		"no authority and no injector": {func(pass *webhookPass) {
 			withCA("")(pass)
 			pass.options.Certificate = types.NamespacedName{}
 		}, metav1.ConditionFalse, v1alpha1.ReasonAwaitingCABundle, "MutatingWebhookConfiguration holdfast-protect has no caBundle either"},
@@ -217,7 +217,7 @@ func TestEnforcedSaysWhatTheAPIServerHas(t *testing.T) {
 	}
 }
 
-func TestConditionsKeepTheirTransitionAndTheLastWord(t *testing.T) {
+func TestConditionsKeepTheirTransitionAndTheLastState(t *testing.T) {
 	p := webhookTestPolicy(t, "alpha", v1alpha1.PolicyIgnore)
 	pass := &webhookPass{now: webhookNow, options: webhookOptions(), policies: []*webhookPolicy{p}, protection: []byte("CA")}
 	pass.stored = pass.wanted()
@@ -231,9 +231,9 @@ func TestConditionsKeepTheirTransitionAndTheLastWord(t *testing.T) {
 	if again, changed := pass.conditions(p); changed || len(again) != 2 {
 		t.Errorf("nothing has changed, and yet: %s", cmp.Diff(first, again))
 	}
-	p.accepted = nil // nobody can tell
+	p.accepted = nil // unknown
 	if again, changed := pass.conditions(p); changed || meta.FindStatusCondition(again, v1alpha1.PolicyAccepted) == nil {
-		t.Errorf("the last word does not stand: %s", cmp.Diff(first, again))
+		t.Errorf("the last condition is lost: %s", cmp.Diff(first, again))
 	}
 	p.object.Generation++
 	p.accepted = &first[0]
@@ -257,7 +257,7 @@ func TestWhetherAPolicyCanWorkWithWhatIsServed(t *testing.T) {
 		"one of the versions is not served": {[]string{"v2", "v3"}, false, whole, metav1.ConditionTrue, "gadgets.machines.example.com is served in v1, v2; of spec.resource.versions, v3 is not served"},
 		"none of the versions is served":    {[]string{"v3", "v4"}, false, whole, metav1.ConditionFalse, `the API server serves gadgets.machines.example.com in v1, v2, and not in what spec.resource.versions names: v3, v4; write one of those, or "*"`},
 		"the version has no status":         {[]string{"v1"}, false, whole, metav1.ConditionTrue, "gadgets.machines.example.com is served in v1, v2; it has no subresource /status, so only writes of the objects themselves are judged"},
-		"nobody asks for the status":        {[]string{"v1"}, true, whole, metav1.ConditionTrue, "gadgets.machines.example.com is served in v1, v2"},
+		"the policy leaves the status out":  {[]string{"v1"}, true, whole, metav1.ConditionTrue, "gadgets.machines.example.com is served in v1, v2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := webhookAcceptance(v1alpha1.GuardedResource{Group: "machines.example.com", Resource: "gadgets", Versions: test.versions, Status: new(!test.noStatus)}, test.served)
@@ -333,7 +333,7 @@ func TestTheEntriesThatARefusalIsAboutAreFoundByTrying(t *testing.T) {
 		}, []string{"a", "b", "c"}, nil},
 		"none by itself":            {invalid, func(*configuration) error { return nil }, nil, invalid},
 		"the configuration as such": {invalid, func(*configuration) error { return invalid }, nil, invalid},
-		"nobody answers in between": {invalid, func(*configuration) error { return forbidden }, nil, forbidden},
+		"another error in between":  {invalid, func(*configuration) error { return forbidden }, nil, forbidden},
 		"not because it is invalid": {forbidden, func(*configuration) error { return invalid }, nil, forbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -349,52 +349,52 @@ func TestTheEntriesThatARefusalIsAboutAreFoundByTrying(t *testing.T) {
 	}
 }
 
-func TestOnlySomebodyElsesChangeIsUndone(t *testing.T) {
+func TestOnlyAnotherClientsChangeIsUndone(t *testing.T) {
 	pass := func(stored *admissionregistrationv1.ValidatingWebhookConfiguration, policies ...*webhookPolicy) *webhookPass {
 		return &webhookPass{now: webhookNow, options: webhookOptions(), stored: stored, protection: []byte("CA"), policies: policies}
 	}
 	alpha, bravo := webhookTestPolicy(t, "alpha", v1alpha1.PolicyFail), webhookTestPolicy(t, "bravo", v1alpha1.PolicyFail)
-	synced := pass(nil, alpha, bravo).wanted()
-	edited := synced.DeepCopy()
+	lastWanted := pass(nil, alpha, bravo).wanted()
+	edited := lastWanted.DeepCopy()
 	edited.Webhooks[1].Rules = nil
-	added := synced.DeepCopy()
+	added := lastWanted.DeepCopy()
 	added.Webhooks = append(added.Webhooks, admissionregistrationv1.ValidatingWebhook{Name: "x"})
 	awaiting := pass(nil, alpha, bravo)
 	awaiting.protection = nil
-	injected := synced.DeepCopy()
+	injected := lastWanted.DeepCopy()
 	injected.Webhooks[0].ClientConfig.CABundle = []byte("another")
 	injectedToo := edited.DeepCopy()
 	injectedToo.Webhooks[1].ClientConfig.CABundle = []byte("another")
-	rotated := pass(synced, alpha, bravo)
+	rotated := pass(lastWanted, alpha, bravo)
 	rotated.protection, rotated.options.Certificate = []byte("a new one"), types.NamespacedName{}
 	rotatedAndEdited := pass(edited, alpha, bravo)
 	rotatedAndEdited.protection, rotatedAndEdited.options.Certificate = []byte("a new one"), types.NamespacedName{}
 	injectedAndGone := pass(nil, alpha, bravo)
 	injectedAndGone.protection = []byte("a new one")
 	for name, test := range map[string]struct {
-		synced *admissionregistrationv1.ValidatingWebhookConfiguration
-		pass   *webhookPass
-		want   *webhookRestoration
+		lastWanted *admissionregistrationv1.ValidatingWebhookConfiguration
+		pass       *webhookPass
+		want       *webhookRestoration
 	}{
-		"an entry edited":                {synced, pass(edited, alpha, bravo), &webhookRestoration{policies: []*v1alpha1.NodeResourcePolicy{bravo.object}}},
-		"an entry added":                 {synced, pass(added, alpha, bravo), &webhookRestoration{}},
-		"all of it deleted":              {synced, pass(nil, alpha, bravo), &webhookRestoration{deleted: true, policies: []*v1alpha1.NodeResourcePolicy{alpha.object, bravo.object}}},
-		"nothing":                        {synced, pass(synced, alpha, bravo), nil},
+		"an entry edited":                {lastWanted, pass(edited, alpha, bravo), &webhookRestoration{policies: []*v1alpha1.NodeResourcePolicy{bravo.object}}},
+		"an entry added":                 {lastWanted, pass(added, alpha, bravo), &webhookRestoration{}},
+		"all of it deleted":              {lastWanted, pass(nil, alpha, bravo), &webhookRestoration{deleted: true, policies: []*v1alpha1.NodeResourcePolicy{alpha.object, bravo.object}}},
+		"nothing":                        {lastWanted, pass(lastWanted, alpha, bravo), nil},
 		"a policy that is new":           {pass(nil, alpha).wanted(), pass(pass(nil, alpha).wanted(), alpha, bravo), nil},
-		"a policy that went":             {synced, pass(synced, alpha), nil},
-		"nobody has looked before":       {nil, pass(edited, alpha, bravo), nil},
-		"there is to be none, and is":    {nil, pass(synced), nil},
-		"an authority that was injected": {synced, pass(injected, alpha, bravo), nil},
-		"the first authority":            {awaiting.wanted(), pass(synced, alpha, bravo), nil},
-		"the authority that is followed": {synced, rotated, nil},
-		"the authority that is followed, which cannot wait for an edit's turn": {synced, rotatedAndEdited, nil},
-		"an entry edited, and an authority injected": {synced, pass(injectedToo, alpha, bravo),
+		"a policy that went":             {lastWanted, pass(lastWanted, alpha), nil},
+		"the first look":                 {nil, pass(edited, alpha, bravo), nil},
+		"there is to be none, and is":    {nil, pass(lastWanted), nil},
+		"an authority that was injected": {lastWanted, pass(injected, alpha, bravo), nil},
+		"the first authority":            {awaiting.wanted(), pass(lastWanted, alpha, bravo), nil},
+		"the authority that is followed": {lastWanted, rotated, nil},
+		"the authority that is followed, which cannot wait for an edit's turn": {lastWanted, rotatedAndEdited, nil},
+		"an entry edited, and an authority injected": {lastWanted, pass(injectedToo, alpha, bravo),
 			&webhookRestoration{policies: []*v1alpha1.NodeResourcePolicy{bravo.object}}},
-		"all of it deleted with its authority": {synced, injectedAndGone,
+		"all of it deleted with its authority": {lastWanted, injectedAndGone,
 			&webhookRestoration{deleted: true, policies: []*v1alpha1.NodeResourcePolicy{alpha.object, bravo.object}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := &webhookReconciler{synced: test.synced}
+			k := &webhookReconciler{lastWanted: test.lastWanted}
 			if diff := cmp.Diff(test.want, k.undone(test.pass), cmp.AllowUnexported(webhookRestoration{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -414,19 +414,17 @@ func TestWhenToLookAgain(t *testing.T) {
 		"never where nothing can change unseen":               {[]*webhookPolicy{served}, 0, 0, 0},
 		"never without a policy":                              {nil, time.Second, 0, 0},
 		"in minutes for what is not served":                   {[]*webhookPolicy{served, unserved}, 0, 0, webhookUnservedInterval},
-		"at once after a definition changed":                  {[]*webhookPolicy{served}, time.Millisecond, 0, webhookSettlingPause},
+		"at once after a definition changed":                  {[]*webhookPolicy{served}, time.Millisecond, 0, webhookShortestPause},
 		"after as much time again":                            {[]*webhookPolicy{unserved}, 7 * time.Second, 0, 7 * time.Second},
-		"never once discovery has followed":                   {[]*webhookPolicy{served}, webhookDiscoverySettles, 0, 0},
-		"in minutes once discovery could have followed":       {[]*webhookPolicy{unserved}, webhookDiscoverySettles, 0, webhookUnservedInterval},
+		"never once discovery has followed":                   {[]*webhookPolicy{served}, webhookDiscoveryDelay, 0, 0},
+		"in minutes once discovery could have followed":       {[]*webhookPolicy{unserved}, webhookDiscoveryDelay, 0, webhookUnservedInterval},
 		"when a refused entry is to be tried again":           {[]*webhookPolicy{served}, 0, 4 * time.Minute, 6 * time.Minute},
-		"at once where a refused entry was to be tried again": {[]*webhookPolicy{served}, 0, time.Hour, webhookSettlingPause},
+		"at once where a refused entry was to be tried again": {[]*webhookPolicy{served}, 0, time.Hour, webhookShortestPause},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := &webhookReconciler{rejections: map[types.UID]webhookRejection{}}
-			k.definitions.want([]v1alpha1.NodeResourcePolicy{*served.object})
-			k.definitions.note("others.example.com", webhookNow)
 			if test.changed != 0 {
-				k.definitions.note("gadgets.machines.example.com", webhookNow.Add(-test.changed))
+				k.definitionChanged.Store(new(webhookNow.Add(-test.changed)))
 			}
 			if test.rejection != 0 {
 				k.rejections["x"] = webhookRejection{at: webhookNow.Add(-test.rejection)}

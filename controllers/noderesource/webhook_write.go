@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,8 +25,7 @@ import (
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=holdfast-node-resources,verbs=create;update;patch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// write makes the configuration what it has to be, and then says so in the policies. The status of every policy is tried,
-// also where the API server refuses the configuration.
+// write makes the configuration what it has to be, and then reports that in the policies, also if the API server refused the configuration.
 func (k *webhookReconciler) write(ctx context.Context, pass *webhookPass) error {
 	errs := []error{k.writeConfiguration(ctx, pass)}
 	if errs[0] != nil && pass.refusal == "" {
@@ -34,22 +34,19 @@ func (k *webhookReconciler) write(ctx context.Context, pass *webhookPass) error 
 	for _, p := range pass.policies {
 		errs = append(errs, k.applyStatus(ctx, pass, p))
 		if pass.options.Disabled {
-			errs = append(errs, k.saySweepIsOff(ctx, p.object))
+			errs = append(errs, k.reportSweepOff(ctx, p.object))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// writeConfiguration undoes at once what somebody else did, unless they keep doing it. It leaves out one by one the entries that the API server refuses: one broken policy disables no other.
+// writeConfiguration undoes other clients' edits as often as the limit allows. It leaves out one by one the entries that the API server
+// refuses: one broken policy disables no other.
 func (k *webhookReconciler) writeConfiguration(ctx context.Context, pass *webhookPass) error {
 	restored := k.undone(pass)
-	if restored != nil {
-		if pass.postponed = k.contest.wait(pass.now); pass.postponed > 0 {
-			k.contest.note(pass, restored)
-			log.FromContext(ctx).Info("Somebody keeps changing the generated webhook configuration; it is put back later",
-				"configuration", ConfigurationName, "policies", len(restored.policies), "after", pass.postponed.String(), "reason", v1alpha1.ReasonWebhookContested)
-			return nil
-		}
+	if restored != nil && !k.restorations.TryAccept() {
+		k.postpone(ctx, pass, restored)
+		return nil
 	}
 	for {
 		wanted := pass.wanted()
@@ -60,8 +57,8 @@ func (k *webhookReconciler) writeConfiguration(ctx context.Context, pass *webhoo
 		if err == nil {
 			pass.stored = stored
 			if restored != nil {
-				k.contest.restored(pass.now)
-				k.sayRestored(ctx, restored)
+				k.restored = pass.now
+				k.reportRestored(ctx, restored)
 			}
 			return nil
 		}
@@ -92,7 +89,7 @@ func (k *webhookReconciler) put(ctx context.Context, stored, wanted *admissionre
 	return written, nil
 }
 
-// remove deletes what was looked at: were it changed since, or made anew, it has to be looked at again.
+// remove deletes the version that was read: any other has to be looked at first.
 func (k *webhookReconciler) remove(ctx context.Context, stored *admissionregistrationv1.ValidatingWebhookConfiguration) error {
 	if stored.DeletionTimestamp != nil {
 		return nil
@@ -101,8 +98,8 @@ func (k *webhookReconciler) remove(ctx context.Context, stored *admissionregistr
 	return client.IgnoreNotFound(err)
 }
 
-// apply creates the configuration. An apply names the object in its path, so the right to create it can be limited to its
-// name; that of a POST cannot. It takes nothing from another field manager: an object that is there by now is a conflict.
+// apply creates the configuration. RBAC can limit an apply to the object's name, and a POST not. It forces nothing, so an object that exists
+// by now is a conflict.
 func (k *webhookReconciler) apply(ctx context.Context, wanted *admissionregistrationv1.ValidatingWebhookConfiguration, options ...client.ApplyOption,
 ) (*admissionregistrationv1.ValidatingWebhookConfiguration, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
@@ -128,20 +125,30 @@ func (k *webhookReconciler) reject(ctx context.Context, pass *webhookPass, refus
 		if !ok || !p.guarded() {
 			continue
 		}
-		log.FromContext(ctx).Info("The API server does not take the webhook of a policy; it is left out", "policy", p.object.Name, "message", message)
+		log.FromContext(ctx).Info("The API server refused the webhook of a policy; it is left out", "policy", p.object.Name, "message", message)
 		p.reject(message)
 		k.rejections[p.object.UID] = webhookRejection{generation: p.object.Generation, message: message, at: pass.now}
 	}
 }
 
-// undone is what somebody else changed; nil where the difference comes from the policies, or from an authority.
+// webhookRestoration is what another client's edit touched.
+type webhookRestoration struct {
+	deleted bool
+	// policies are those whose entries were changed; none where it was another part of the configuration.
+	policies []*v1alpha1.NodeResourcePolicy
+}
+
+// undone is what another client changed; nil where the difference comes from the policies, or only from an authority.
 func (k *webhookReconciler) undone(pass *webhookPass) *webhookRestoration {
 	wanted := pass.wanted()
-	if wanted == nil || k.synced == nil || webhookEqual(pass.stored, wanted) {
+	if wanted == nil || k.lastWanted == nil || webhookEqual(pass.stored, wanted) {
 		return nil
 	}
-	if !webhookSameIntent(k.synced, wanted) && !webhookEditedBesideTrust(k.synced, pass.stored, wanted) {
-		return nil
+	if !webhookSameIntent(k.lastWanted, wanted) {
+		bare := webhookBare(wanted)
+		if pass.authority().isFollowed() || !webhookSameIntent(webhookBare(k.lastWanted), bare) || webhookSameIntent(webhookBare(pass.stored), bare) {
+			return nil
+		}
 	}
 	restoration := &webhookRestoration{deleted: pass.stored == nil}
 	for _, p := range pass.policies {
@@ -153,20 +160,44 @@ func (k *webhookReconciler) undone(pass *webhookPass) *webhookRestoration {
 	return restoration
 }
 
-// webhookRestoration is what somebody else's edit touched.
-type webhookRestoration struct {
-	deleted bool
-	// policies are those whose entries were changed; none where it was something else of the configuration.
-	policies []*v1alpha1.NodeResourcePolicy
+// postpone leaves an edit in place until the limit allows its restoration, and notes for the conditions who made it.
+func (k *webhookReconciler) postpone(ctx context.Context, pass *webhookPass, r *webhookRestoration) {
+	pass.postponed = true
+	for _, policy := range r.policies {
+		if k.contested[policy.UID] == "" {
+			k.contested[policy.UID] = k.contestedChange(ctx, pass, nodepolicy.EntryName(policy.Name))
+		}
+	}
+	log.FromContext(ctx).Info("Another client keeps changing the generated webhook configuration; it is put back later",
+		"configuration", ConfigurationName, "policies", len(r.policies), "after", webhookRestoreInterval.String(), "reason", v1alpha1.ReasonWebhookContested)
 }
 
-func (k *webhookReconciler) sayRestored(ctx context.Context, r *webhookRestoration) {
+// contestedChange names the changed fields of an entry and their field managers, as the conflict of an apply does.
+// What was removed has no field manager.
+func (k *webhookReconciler) contestedChange(ctx context.Context, pass *webhookPass, name string) string {
+	wanted := pass.wanted()
+	if webhookFind(pass.stored, name) == nil {
+		return "another client keeps removing webhook " + name
+	}
+	alone := webhookAlone(wanted, *webhookFind(wanted, name))
+	alone.ObjectMeta = metav1.ObjectMeta{Name: ConfigurationName}
+	_, err := k.apply(ctx, alone, client.DryRunAll)
+	change := "another client keeps changing webhook " + name
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) && apierrors.IsConflict(err) && status.Status().Details != nil {
+		for _, cause := range status.Status().Details.Causes {
+			change += fmt.Sprintf("; %s: %s", cause.Field, cause.Message)
+		}
+	}
+	return change
+}
+
+func (k *webhookReconciler) reportRestored(ctx context.Context, r *webhookRestoration) {
 	metrics.NodeResourceWebhookRestored.Inc()
 	what := "changed"
 	if r.deleted {
 		what = "deleted"
 	}
-	log.FromContext(ctx).Info("Somebody "+what+" the generated webhook configuration; it was put back",
+	log.FromContext(ctx).Info("Another client "+what+" the generated webhook configuration; it was put back",
 		"configuration", ConfigurationName, "policies", len(r.policies), "reason", v1alpha1.ReasonWebhookRestored)
 	for _, policy := range r.policies {
 		k.recorder.Eventf(policy, nil, corev1.EventTypeWarning, string(v1alpha1.ReasonWebhookRestored), "Restore",
@@ -175,7 +206,39 @@ func (k *webhookReconciler) sayRestored(ctx context.Context, r *webhookRestorati
 	}
 }
 
-// webhookAlone is the configuration with one entry or none, to see what the API server says of that.
+// refusedEntries are the entries that the API server refuses, by name, with its errors: each is tried alone. The error is the given one
+// where no entry causes it, or what failed in between.
+func (k *webhookReconciler) refusedEntries(ctx context.Context, stored, wanted *admissionregistrationv1.ValidatingWebhookConfiguration, refusal error,
+) (map[string]string, error) {
+	if wanted == nil || !apierrors.IsInvalid(refusal) {
+		return nil, refusal
+	}
+	refused := map[string]string{}
+	for i := range wanted.Webhooks {
+		err := k.try(ctx, stored, webhookAlone(wanted, wanted.Webhooks[i]))
+		if err != nil && !apierrors.IsInvalid(err) {
+			return nil, err
+		}
+		if err != nil {
+			refused[wanted.Webhooks[i].Name] = err.Error()
+		}
+	}
+	if len(refused) == 0 || (len(refused) == len(wanted.Webhooks) && k.try(ctx, stored, webhookAlone(wanted)) != nil) {
+		return nil, refusal
+	}
+	return refused, nil
+}
+
+// try makes a dry run of a write.
+func (k *webhookReconciler) try(ctx context.Context, stored, wanted *admissionregistrationv1.ValidatingWebhookConfiguration) error {
+	if stored == nil {
+		_, err := k.apply(ctx, wanted, client.DryRunAll)
+		return err
+	}
+	return k.client.Update(ctx, wanted, client.DryRunAll, client.FieldOwner(WebhooksFieldManager))
+}
+
+// webhookAlone is the configuration with these entries only, for a dry run.
 func webhookAlone(wanted *admissionregistrationv1.ValidatingWebhookConfiguration, entries ...admissionregistrationv1.ValidatingWebhook,
 ) *admissionregistrationv1.ValidatingWebhookConfiguration {
 	alone := wanted.DeepCopy()

@@ -169,7 +169,7 @@ var livenessMutants = []mutant{
 	{
 		rule: "mode Shadow: a pod is only ever unprotected",
 		file: "internal/shadow/gate.go",
-		old:  ` && letsGo(r)`,
+		old:  ` && onlyUnprotects(r)`,
 		new:  ``, by: []string{"./internal/shadow"},
 	},
 }

@@ -11,17 +11,16 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// Assess compares an object with the Node of its node's name, by the rules of the package comment. It does not look at
-// whether the object is being deleted.
+// Assess compares an object with the Node of its node's name, also if the object is being deleted.
 func Assess(p Policy, o Object, e Evidence) Assessment { return assess(p, o, e, false) }
 
-// assess also takes an object with the references that a write has dropped, and says so.
+// assess also takes an object with the references that a write has dropped, and mentions that.
 func assess(p Policy, o Object, e Evidence, dropped bool) Assessment {
 	if o.NodeName == "" {
 		return Assessment{Reason: v1alpha1.ReasonNamesNoNode, Message: o.describe() + " speaks for no node."}
 	}
 	if why := unusable(p, e); why != "" {
-		return couldNotTell(o, why)
+		return unknown(o, why)
 	}
 	a := Assessment{LiveUID: e.Node.Get().UID}
 	a.Reason, a.FoundUID = compare(p, o, e)
@@ -29,7 +28,7 @@ func assess(p Policy, o Object, e Evidence, dropped bool) Assessment {
 	return a
 }
 
-// unusable says why nothing can be told; empty if something can.
+// unusable is why the evidence does not suffice; empty if it does.
 func unusable(p Policy, e Evidence) string {
 	switch {
 	case p.Presence != v1alpha1.UIDRequired && p.Presence != v1alpha1.UIDIfPresent:
@@ -39,7 +38,7 @@ func unusable(p Policy, e Evidence) string {
 		return fmt.Sprintf("policy %q has missingNode %q; expected %s or %s; correct the policy",
 			p.Name, p.MissingNode, v1alpha1.MissingNodeAllow, v1alpha1.MissingNodeDeny)
 	case e.Source != Cached && e.Source != Live:
-		return "it is not said how the Node was read"
+		return "the source of the Node is unknown"
 	case !e.Node.IsRead():
 		return e.Node.Why() + "; try again once the Node can be read"
 	case e.Node.IsKnown() && e.Node.Get().UID == "":

@@ -88,7 +88,7 @@ func TestAssess(t *testing.T) {
 		"evidence of an invented source is none": {
 			policy: required, object: object(right), evidence: read(Live+1, known(liveUID)), want: nothing,
 		},
-		"a Node that nobody read is unknown": {
+		"a Node that was not read is unknown": {
 			policy: required, object: object(right), evidence: read(Live, release.Fact[Node]{}), want: nothing,
 		},
 		"a Node that could not be read is unknown, not gone": {

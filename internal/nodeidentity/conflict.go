@@ -8,16 +8,13 @@ import (
 	"slices"
 )
 
-// MaxConflicts is how many pairs Conflicts finds before it stops looking. Without an end, an expression that gives every
-// node's object one common subnet would make as many pairs as there are pairs of nodes.
+// MaxConflicts bounds what Conflicts finds: an expression that gives each node's object a common subnet makes a pair of every two nodes.
 const MaxConflicts = 10_000
 
 const mappedBits = 96 // the prefix of IPv4-mapped IPv6 addresses, RFC 4291 section 2.5.5.2
 
-// Conflicts finds every pair of holdings of different nodes that have an address in common: equal or overlapping prefixes.
-// Two prefixes of one object, or of two objects of one node, are none; an object that speaks for no node holds nothing; a
-// prefix that is not valid is not looked at. The result is sorted by A and B and has each pair of objects once, with the
-// first prefixes that overlap, masked, an IPv4-mapped one as IPv4. It ends at MaxConflicts pairs.
+// Conflicts finds every pair of objects of different nodes with overlapping prefixes, MaxConflicts at most. Objects of no node and invalid prefixes do
+// not count. The result is sorted by A and B and has each pair once, with the first prefixes that overlap, masked, an IPv4-mapped one as IPv4.
 func Conflicts(holdings []Holding) []Conflict {
 	objects := slices.SortedFunc(slices.Values(holdings), func(a, b Holding) int { return compareObjects(&a.Object, &b.Object) })
 	type pair struct{ a, b int }
@@ -77,8 +74,8 @@ func claims(objects []Holding) []claim {
 	return slices.Compact(all)
 }
 
-// sweep calls yield for every two claims of which one covers the other, until it says no. Two prefixes either nest or have
-// nothing in common, so the claims that cover the next one are a stack.
+// sweep calls yield for every two claims of which one covers the other, until it returns false. Prefixes nest or are disjoint, so the claims that
+// cover the next one are a stack.
 func sweep(sorted []claim, yield func(outer, inner claim) bool) {
 	var open []claim
 	for _, next := range sorted {

@@ -41,7 +41,7 @@ func TestConflicts(t *testing.T) {
 		holdings []Holding
 		want     []string
 	}{
-		"nobody holds anything": {},
+		"no object holds an address": {},
 		"one object cannot be in conflict": {
 			holdings: []Holding{holding("", "a", "a", "10.0.0.0/24", "10.0.0.0/24", "10.0.0.5/32")},
 		},
@@ -224,7 +224,7 @@ func TestConflictsFindsWhatComparingEveryPairFinds(t *testing.T) {
 	}
 }
 
-// holds says whether an object was given the prefix, in whatever form.
+// holds says whether an object was given the prefix, in any form.
 func holds(holdings []Holding, name string, prefix netip.Prefix) bool {
 	first, last := bounds(prefix)
 	return slices.ContainsFunc(holdings, func(h Holding) bool {

@@ -12,18 +12,16 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// statusSubresource is the one subresource whose writes are judged: as those of the object itself, because the owner
-// references of such a write are those of the stored object.
+// statusSubresource is the one subresource that is judged, like the object itself: such a write has the owner references of the stored object.
 const statusSubresource = "status"
 
-// Judge answers a write. Of DELETE it looks at the operation only. The assessment of ReadLive is what the cache said, and not
-// to be told to anybody.
+// Judge decides on a write; of DELETE it needs the operation only. The assessment of ReadLive rests on the cache and must not be reported.
 func Judge(w Write, e Evidence) Judgment {
 	if a, passes := unconditional(w); passes {
 		return Judgment{Outcome: Allow, Assessment: a}
 	}
 	if !judged(w) {
-		return Judgment{Outcome: CouldNotTell, Assessment: couldNotTell(w.New,
+		return Judgment{Outcome: CouldNotTell, Assessment: unknown(w.New,
 			fmt.Sprintf("operation %q on subresource %q is not one that is judged", w.Operation, w.Subresource))}
 	}
 	o, dropped := judgedObject(w)
@@ -34,9 +32,8 @@ func Judge(w Write, e Evidence) Judgment {
 	return Judgment{Outcome: outcome(w, e.Source, a.Reason), Assessment: a}
 }
 
-// judgedObject is the object after the write. Where an update drops every UID that the object carried, and a policy with
-// presence IfPresent would have nothing to say of it any more, it is the object as if it had kept them: else one write
-// of a stale object would free every later one.
+// judgedObject is the object after the write. Under presence IfPresent, an update that drops every UID is judged as if the object had kept them:
+// otherwise it would allow every later write of a stale object.
 func judgedObject(w Write) (_ Object, dropped bool) {
 	o := w.New
 	if w.Operation != admissionv1.Update || w.Policy.Presence != v1alpha1.UIDIfPresent ||
@@ -52,8 +49,8 @@ func judgedObject(w Write) (_ Object, dropped bool) {
 	return o, true
 }
 
-// unconditional says whether the write passes for any Node. deletionTimestamp means something on UPDATE only: the
-// API server lets no writer set it. An object that loses its last finalizer is gone with the write.
+// unconditional reports whether the write passes for any Node. deletionTimestamp counts on UPDATE only, because no client can set it. An object that
+// loses its last finalizer is deleted with the write.
 func unconditional(w Write) (Assessment, bool) {
 	switch {
 	case w.Operation == admissionv1.Delete:
@@ -102,7 +99,7 @@ func outcome(w Write, source Source, reason v1alpha1.Reason) Outcome {
 	}
 }
 
-// keepsIdentity says whether the write is an update that leaves the node's name and the set of references as they were.
+// keepsIdentity reports whether the write is an update that leaves the node's name and the set of references as they were.
 func keepsIdentity(w Write) bool {
 	return w.Operation == admissionv1.Update && w.Old != nil && w.Old.NodeName == w.New.NodeName &&
 		sets.New(w.New.References...).Equal(sets.New(w.Old.References...))

@@ -66,10 +66,10 @@ func TestJudge(t *testing.T) {
 		reason   v1alpha1.Reason
 	}{
 		// What needs no Node.
-		"a deletion passes, whatever is known": {
+		"a deletion passes with any evidence": {
 			Write{Operation: admissionv1.Delete, New: object(stale)}, Evidence{}, Allow, v1alpha1.ReasonBeingDeleted,
 		},
-		"a write of a deleting object passes: whoever cleans up must be able to": {
+		"a write of a deleting object passes, so that clients can clean up": {
 			updating(with(object(stale), deleting), with(object(stale), deleting)), liveNode(), Allow, v1alpha1.ReasonBeingDeleted,
 		},
 		"a status write of an object deleted in the foreground passes": {
@@ -90,10 +90,10 @@ func TestJudge(t *testing.T) {
 		"an address that a deleting object gains is not judged by a Node that could not be read": {
 			gaining(updating(with(object(right), deleting), with(object(right), deleting))), unreadNode(), CouldNotTell, v1alpha1.ReasonObservationFailed,
 		},
-		"an object that loses its last finalizer is gone, whatever it gains": {
+		"an object that loses its last finalizer is deleted, also if it gains an address": {
 			gaining(updating(with(object(stale), deleting), with(object(stale), func(o *Object) { o.Deleting = true }))), liveNode(), Allow, v1alpha1.ReasonBeingDeleted,
 		},
-		"a deleting object may let go whatever its addresses are": {
+		"a deleting object may drop references with any addresses": {
 			lettingGo(gaining(updating(with(object(stale), deleting), with(object(), deleting)))), liveNode(), Allow, v1alpha1.ReasonOnlyRemovals,
 		},
 		"a creation cannot be of a deleting object": {
@@ -305,7 +305,7 @@ func TestJudge(t *testing.T) {
 		"a cache that could not be read leads to a live read": {
 			updating(object(right), object(right)), cached(release.Unknown[Node]("not synced")), ReadLive, v1alpha1.ReasonObservationFailed,
 		},
-		"a cache that nobody read leads to a live read": {
+		"a cache that was not read leads to a live read": {
 			updating(object(right), object(right)), cached(release.Fact[Node]{}), ReadLive, v1alpha1.ReasonObservationFailed,
 		},
 	} {
@@ -319,8 +319,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestJudgeIsLinearInTheReferences does not end in any time that a test has if each reference is compared with each. Whoever
-// writes an object decides how many it has.
+// TestJudgeIsLinearInTheReferences does not end in any time that a test has if each reference is compared with each. The
+// writer of an object decides how many it has.
 func TestJudgeIsLinearInTheReferences(t *testing.T) {
 	const count = 500_000
 	before, after := make([]Reference, count), make([]Reference, count)

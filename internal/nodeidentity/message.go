@@ -3,6 +3,7 @@
 package nodeidentity
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,22 +14,21 @@ import (
 )
 
 const (
-	// shownRunes and shownItems bound what a message repeats of an object: annotations and owner references have values of
-	// any length, and an event takes 1,024 characters.
+	// shownRunes and shownItems bound what a message repeats of an object: an event takes 1,024 characters.
 	shownRunes = 64
 	shownItems = 4
 	// nameRunes is the length of the longest name of a Node (a DNS subdomain).
 	nameRunes = 253
 )
 
-func couldNotTell(o Object, why string) Assessment {
+func unknown(o Object, why string) Assessment {
 	return Assessment{
 		Reason:  v1alpha1.ReasonObservationFailed,
 		Message: fmt.Sprintf("Could not tell whether %s speaks for the live Node %s: %s.", o.describe(), o.node(), why),
 	}
 }
 
-// message tells what was found, what was expected, and what to do.
+// message is what was found, what was expected, and what to do.
 func message(p Policy, o Object, e Evidence, a Assessment, dropped bool) string {
 	switch {
 	case !dropped:
@@ -41,7 +41,7 @@ func message(p Policy, o Object, e Evidence, a Assessment, dropped bool) string 
 	}
 }
 
-// finding says with its verb how the object has the UIDs.
+// finding is the message with this verb for how the object has the UIDs.
 func finding(p Policy, o Object, e Evidence, a Assessment, carries string) string {
 	found := fmt.Sprintf("%s speaks for Node %s", o.describe(), o.node())
 	switch a.Reason {
@@ -77,22 +77,16 @@ func live(e Evidence) string {
 
 // describe names an object: kind, namespace, name.
 func (o Object) describe() string {
-	kind, name := o.Kind, o.Name
-	if kind == "" {
-		kind = o.Resource
-	}
-	if kind == "" {
-		kind = "The object"
-	}
+	kind := cmp.Or(o.Kind, o.Resource, "The object")
 	switch {
-	case name == "" && o.Namespace == "":
+	case o.Name == "" && o.Namespace == "":
 		return kind
-	case name == "":
+	case o.Name == "":
 		return kind + " without a name in namespace " + o.Namespace
 	case o.Namespace == "":
-		return kind + " " + name
+		return kind + " " + o.Name
 	default:
-		return kind + " " + o.Namespace + "/" + name
+		return kind + " " + o.Namespace + "/" + o.Name
 	}
 }
 
@@ -107,7 +101,7 @@ func (o Object) heldBy() string {
 	return fmt.Sprintf(" (its finalizers %s hold it)", list(o.Finalizers, quote))
 }
 
-// place says where a UID belongs.
+// place is where a UID belongs.
 func (p Policy) place(o Object) string {
 	if p.Annotation != "" {
 		return "annotation " + quote(p.Annotation)
@@ -115,7 +109,7 @@ func (p Policy) place(o Object) string {
 	return "its owner reference to v1 Node " + o.node()
 }
 
-// references lists the UIDs that an object carries, those that are wrong first.
+// references lists the UIDs that an object carries, the wrong ones first.
 func references(o Object, a Assessment) string {
 	if len(o.References) == 0 {
 		return "no UID of a Node"

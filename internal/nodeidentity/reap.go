@@ -9,18 +9,16 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// Reap says whether a stale object may be deleted: the evidence is live, every reference has the name of the object's
-// node and the UID of a Node that is gone, no owner other than Nodes is left, and it is not being deleted already. The
-// reason is what the object is (StaleNodeUID or NodeMissing if it may be deleted), BeingDeleted, or ObservationFailed if the
-// Node was not read live; the message of a "no" says why not. A caller for NodeMissing has seen the Node missing for
-// as long as a deleted Node's word needs.
+// Reap reports whether a stale object may be deleted: by live evidence, every reference has the name of the object's node and the UID of a Node that is
+// gone, and it has no other owner and no deletion timestamp. The reason is StaleNodeUID or NodeMissing if it may; the message says why it may not.
+// For NodeMissing, the caller has to wait until the Node was missing for nodeGoneDelay.
 func Reap(p Policy, o Object, e Evidence) (bool, Assessment) {
 	a := Assess(p, o, e)
 	if a.Reason != v1alpha1.ReasonStaleNodeUID && a.Reason != v1alpha1.ReasonNodeMissing {
 		return false, a
 	}
 	if e.Source != Live {
-		return false, couldNotTell(o, "the Node was not read live")
+		return false, unknown(o, "the Node was not read live")
 	}
 	if o.Deleting {
 		a.Reason = v1alpha1.ReasonBeingDeleted
@@ -34,11 +32,11 @@ func Reap(p Policy, o Object, e Evidence) (bool, Assessment) {
 	return true, a
 }
 
-// spared says what speaks against a deletion of a stale object; empty if nothing does.
+// spared is why a stale object may not be deleted; empty if it may.
 func spared(o Object, a Assessment) string {
 	switch {
 	case len(o.References) == 0:
-		return "it carries no UID of a Node, so nothing shows that its Node ever was"
+		return "it carries no UID of a Node, so nothing shows that its Node existed"
 	case slices.ContainsFunc(o.References, func(r Reference) bool { return r.UID == "" }):
 		return "a reference of it has an empty UID, which no Node ever had"
 	case slices.ContainsFunc(o.References, func(r Reference) bool { return r.UID == a.LiveUID }):

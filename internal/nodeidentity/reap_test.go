@@ -34,14 +34,14 @@ func TestReap(t *testing.T) {
 		"two UIDs of Nodes that are gone may go": {
 			required, object(stale, Reference{Name: nodeName, UID: otherUID}), liveNode(), true, v1alpha1.ReasonStaleNodeUID, "22222222-other",
 		},
-		"a stale annotation may go where nobody owns the object": {
+		"an object with a stale annotation and no owner may be deleted": {
 			annotated, object(stale), liveNode(), true, v1alpha1.ReasonStaleNodeUID, uidAnnotation,
 		},
 		"a finalizer does not stand against a deletion": {
 			required, with(object(stale), func(o *Object) { o.Finalizers = []string{finalizer} }), liveNode(), true,
 			v1alpha1.ReasonStaleNodeUID, finalizer,
 		},
-		"a stale annotation stays where somebody owns the object": {
+		"an object with a stale annotation and an owner stays": {
 			annotated, with(object(stale), func(o *Object) { o.OtherOwners = 1 }), liveNode(), false,
 			v1alpha1.ReasonStaleNodeUID, "1 of its owner references",
 		},
@@ -66,7 +66,7 @@ func TestReap(t *testing.T) {
 			required, object(emptyUID), missingNode(), false, v1alpha1.ReasonNodeMissing, "empty UID",
 		},
 		"no UID is of no Node that is gone": {
-			required, object(), missingNode(), false, v1alpha1.ReasonNodeMissing, "nothing shows that its Node ever was",
+			required, object(), missingNode(), false, v1alpha1.ReasonNodeMissing, "nothing shows that its Node existed",
 		},
 		"a missing UID is not stale": {
 			required, object(), liveNode(), false, v1alpha1.ReasonNodeUIDMissing, "no UID of a Node",
@@ -89,10 +89,10 @@ func TestReap(t *testing.T) {
 		"an unreadable Node is not gone": {
 			required, object(stale), unreadNode(), false, v1alpha1.ReasonObservationFailed, unreadableBecause,
 		},
-		"a Node that nobody read is not gone": {
+		"a Node that was not read is not gone": {
 			required, object(stale), read(Live, release.Fact[Node]{}), false, v1alpha1.ReasonObservationFailed, "was not read",
 		},
-		"a Node without a UID has replaced nobody": {
+		"a Node without a UID has replaced no Node": {
 			required, object(stale), read(Live, known("")), false, v1alpha1.ReasonObservationFailed, "has no UID",
 		},
 		"a cached Node deletes nothing": {
@@ -102,9 +102,9 @@ func TestReap(t *testing.T) {
 			required, object(stale), read(Cached, release.Absent[Node]()), false, v1alpha1.ReasonObservationFailed, "not read live",
 		},
 		"evidence without a source deletes nothing": {
-			required, object(stale), read(0, known(liveUID)), false, v1alpha1.ReasonObservationFailed, "how the Node was read",
+			required, object(stale), read(0, known(liveUID)), false, v1alpha1.ReasonObservationFailed, "the source of the Node is unknown",
 		},
-		"a policy that nobody knows deletes nothing": {
+		"an unknown policy deletes nothing": {
 			Policy{}, object(stale), liveNode(), false, v1alpha1.ReasonObservationFailed, "presence",
 		},
 	} {

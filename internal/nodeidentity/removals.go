@@ -4,68 +4,45 @@ package nodeidentity
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// OnlyRemovals says whether the update from before to after does nothing but drop owner references or finalizers, or change
-// blockOwnerDeletion or controller of references that stay, and does at least one of them. The garbage collector does such
-// writes (it patches a dangling reference away, and unblocks a foreground deletion), and a client that finishes a clean-up. What
-// the API server itself changes with every write (managedFields, resourceVersion, generation) does not count, nor does
-// the order of references or finalizers. A write that changes nothing is not one that lets go: a stale object that is written
-// again and again is to be seen. Neither object is changed.
+// OnlyRemovals reports whether the update from before to after only removes owner references or finalizers, or changes blockOwnerDeletion or controller of
+// references that stay, as the garbage collector and clients that finish a clean-up do. The order, and what the API server changes with every write, do
+// not count. A write that changes nothing is none, so that repeated writes of a stale object are seen.
 func OnlyRemovals(before, after *unstructured.Unstructured) bool {
 	if before == nil || after == nil {
 		return false
 	}
-	old, ok := takeApart(before.Object)
-	if !ok {
+	old, oldOK := takeApart(before.Object)
+	now, nowOK := takeApart(after.Object)
+	if !oldOK || !nowOK || maps.Equal(now.flagged, old.flagged) {
 		return false
 	}
-	now, ok := takeApart(after.Object)
-	if !ok {
-		return false
-	}
-	if !now.owners.within(old.owners) || !now.finalizers.within(old.finalizers) {
-		return false
-	}
-	letsGo := !maps.Equal(now.flagged, old.flagged) || !maps.Equal(now.finalizers, old.finalizers)
-	return letsGo && equality.Semantic.DeepEqual(old.rest, now.rest) && equality.Semantic.DeepEqual(old.metadata, now.metadata)
-}
-
-// bag counts equal things.
-type bag[T comparable] map[T]int
-
-func (b bag[T]) within(other bag[T]) bool {
-	for item, count := range b {
-		if count > other[item] {
+	for item, count := range now.items {
+		if count > old.items[item] {
 			return false
 		}
 	}
-	return true
+	return equality.Semantic.DeepEqual(old.rest, now.rest) && equality.Semantic.DeepEqual(old.metadata, now.metadata)
 }
 
-// flaggedOwner is an owner reference with what may change on one that stays.
-type flaggedOwner struct {
-	owner             string
-	block, controller bool
-}
-
-// parts are an object's owner references, its finalizers, and everything else that a writer decides.
+// parts are an object's owner references and finalizers, and everything else that a writer decides.
 type parts struct {
-	owners         bag[string] // as JSON, without block and controller
-	flagged        bag[flaggedOwner]
-	finalizers     bag[string]
+	// items counts references and finalizers, flagged the same with blockOwnerDeletion and controller.
+	items, flagged map[string]int
 	metadata, rest map[string]any
 }
 
-// takeApart shares what it does not have to change with the object. It reports whether the object has the shape of one.
+// takeApart does not change the object, with which the parts share data. It reports false for another shape.
 func takeApart(object map[string]any) (parts, bool) {
-	p := parts{owners: bag[string]{}, flagged: bag[flaggedOwner]{}, finalizers: bag[string]{}}
+	p := parts{items: map[string]int{}, flagged: map[string]int{}}
 	metadata, ok := object["metadata"].(map[string]any)
-	if !ok || !p.addOwners(metadata["ownerReferences"]) || !p.addFinalizers(metadata["finalizers"]) {
+	if !ok || !p.add(metadata, "ownerReferences") || !p.add(metadata, "finalizers") {
 		return parts{}, false
 	}
 	p.metadata, p.rest = maps.Clone(metadata), maps.Clone(object)
@@ -76,49 +53,34 @@ func takeApart(object map[string]any) (parts, bool) {
 	return p, true
 }
 
-func (p *parts) addOwners(field any) bool {
-	list, ok := field.([]any)
+func (p *parts) add(metadata map[string]any, field string) bool {
+	list, ok := metadata[field].([]any)
 	if !ok {
-		return field == nil
+		return metadata[field] == nil
 	}
 	for _, item := range list {
-		reference, ok := item.(map[string]any)
-		if !ok {
-			return false
+		var block, controller bool
+		if reference, ok := item.(map[string]any); ok {
+			reference = maps.Clone(reference)
+			block, controller = takeBool(reference, "blockOwnerDeletion"), takeBool(reference, "controller")
+			item = reference
 		}
-		rest := maps.Clone(reference)
-		flagged := flaggedOwner{block: takeBool(rest, "blockOwnerDeletion"), controller: takeBool(rest, "controller")}
-		encoded, err := json.Marshal(rest)
+		encoded, err := json.Marshal(item)
 		if err != nil {
 			return false
 		}
-		flagged.owner = string(encoded)
-		p.owners[flagged.owner]++
-		p.flagged[flagged]++
+		key := field + string(encoded)
+		p.items[key]++
+		p.flagged[fmt.Sprint(key, block, controller)]++
 	}
 	return true
 }
 
-// takeBool takes a field out; what is not a bool stays, to be compared as it is.
+// takeBool removes a boolean field; a value of another type stays, to be compared.
 func takeBool(reference map[string]any, field string) bool {
 	value, ok := reference[field].(bool)
 	if ok {
 		delete(reference, field)
 	}
 	return value
-}
-
-func (p *parts) addFinalizers(field any) bool {
-	list, ok := field.([]any)
-	if !ok {
-		return field == nil
-	}
-	for _, item := range list {
-		finalizer, ok := item.(string)
-		if !ok {
-			return false
-		}
-		p.finalizers[finalizer]++
-	}
-	return true
 }

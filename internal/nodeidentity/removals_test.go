@@ -108,14 +108,14 @@ func TestOnlyRemovals(t *testing.T) {
 		"nothing but a false that was not there": {
 			[]change{owners(nodeRef(), func() any { r := operatorRef(); r["blockOwnerDeletion"] = false; return r }())}, false,
 		},
-		"a repair, which writes another UID":  {[]change{owners(nodeRef("uid", "11111111-live"), operatorRef())}, false},
-		"a reference to another name":         {[]change{owners(nodeRef("name", "node-2"))}, false},
-		"a reference of another kind":         {[]change{owners(nodeRef("kind", "Machine"))}, false},
-		"a reference of another version":      {[]change{owners(nodeRef("apiVersion", "v2"))}, false},
-		"a reference without a UID":           {[]change{owners(nodeRef("uid", nil))}, false},
-		"a field of a reference nobody knows": {[]change{owners(nodeRef("fence", true))}, false},
-		"a flag that is no flag":              {[]change{owners(nodeRef("controller", "true"), operatorRef())}, false},
-		"a reference added":                   {[]change{owners(nodeRef(), operatorRef(), nodeRef("uid", "11111111-live"))}, false},
+		"a repair, which writes another UID": {[]change{owners(nodeRef("uid", "11111111-live"), operatorRef())}, false},
+		"a reference to another name":        {[]change{owners(nodeRef("name", "node-2"))}, false},
+		"a reference of another kind":        {[]change{owners(nodeRef("kind", "Machine"))}, false},
+		"a reference of another version":     {[]change{owners(nodeRef("apiVersion", "v2"))}, false},
+		"a reference without a UID":          {[]change{owners(nodeRef("uid", nil))}, false},
+		"an unknown field of a reference":    {[]change{owners(nodeRef("fence", true))}, false},
+		"a flag that is no flag":             {[]change{owners(nodeRef("controller", "true"), operatorRef())}, false},
+		"a reference added":                  {[]change{owners(nodeRef(), operatorRef(), nodeRef("uid", "11111111-live"))}, false},
 		"a reference doubled, another dropped": {
 			[]change{owners(operatorRef(), operatorRef())}, false,
 		},
@@ -153,7 +153,7 @@ func TestOnlyRemovalsHasNoWayBack(t *testing.T) {
 	before, after := parse(t, hostSubnet), parse(t, hostSubnet)
 	owners(operatorRef())(after.Object)
 	if OnlyRemovals(after, before) {
-		t.Error("an owner reference that is added counts as letting go")
+		t.Error("an owner reference that is added counts as a removal")
 	}
 }
 
@@ -163,7 +163,7 @@ func TestOnlyRemovalsNeedsTwoObjects(t *testing.T) {
 		"no old": {nil, u}, "no new": {u, nil}, "neither": {nil, nil}, "empty": {{}, {}}, "empty new": {u, {}}, "empty old": {{}, u},
 	} {
 		if OnlyRemovals(pair[0], pair[1]) {
-			t.Errorf("%s: counts as letting go", name)
+			t.Errorf("%s: counts as a removal", name)
 		}
 	}
 }
@@ -185,7 +185,7 @@ func TestOnlyRemovalsSeesEveryOtherChange(t *testing.T) {
 			finalizers("example.com/first")(after.Object)
 			set(value, path...)(after.Object)
 			if OnlyRemovals(before, after) {
-				t.Errorf("%s %s counts as letting go", join(path), name)
+				t.Errorf("%s %s counts as a removal", join(path), name)
 			}
 		}
 	}

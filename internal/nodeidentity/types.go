@@ -1,5 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package nodeidentity decides whether an object of a node-scoped resource speaks for the live Node (invariant I4): every Node UID that it carries is
+// that of the Node with the name of the object's node. It is pure.
+//
+// Assess compares one object with one Node. Judge decides on a write. It always allows deletions, writes of objects that are being deleted and gain no
+// address (docs/decisions/0108), writes that only remove references or finalizers, and writes after which the object speaks for the live Node. Reap
+// decides whether a stale object may be deleted. Conflicts finds addresses that two objects hold.
+//
+// Only owner references to kind Node of apiVersion v1 count (or, where the policy names one, an annotation). The first rule that fits decides:
+//
+//	speaks for no node                        NamesNoNode       allowed
+//	Node not read, unreadable or without UID  ObservationFailed unknown
+//	a reference with another name             NodeNameMismatch  refused, at any presence
+//	no Node of the name                       NodeMissing       as the policy says, with a UID or without
+//	no UID, presence IfPresent                NodeUIDMatches    allowed
+//	no UID, presence Required                 NodeUIDMissing    refused
+//	a UID that is not the live Node's         StaleNodeUID      refused, also when another reference is right
+//	every UID is the live Node's              NodeUIDMatches    allowed
+//
+// An empty UID is not the live Node's. An unknown presence or missing-node action is ObservationFailed. Under presence IfPresent, an update that drops
+// every UID and changes more is judged as if the object had kept them.
+//
+// A cached Node (invariants I5 and I6) may only allow an update that changes neither the references nor the node's name. That there is no Node is
+// never taken from a cache: a Node that has just come back under its name is what the guard is for.
 package nodeidentity
 
 import (
@@ -27,8 +50,7 @@ type Node struct {
 	CreationTimestamp time.Time
 }
 
-// Reference is a UID of a Node that an object carries: a v1 Node owner reference, or the annotation, which has the name
-// of the object's own node.
+// Reference is a UID of a Node that an object carries: a v1 Node owner reference, or the annotation, with the name of the object's node.
 type Reference struct {
 	Name string
 	UID  types.UID
@@ -45,8 +67,7 @@ type Object struct {
 	// NodeName is the node for which it speaks; empty if none.
 	NodeName   string
 	References []Reference
-	// OtherOwners is how many owner references do not name a v1 Node; where the policy has an annotation, it is how many
-	// owner references there are, of any name.
+	// OtherOwners counts the owner references that do not name a v1 Node; where the policy has an annotation, all of them.
 	OtherOwners int
 	Finalizers  []string
 	// Deleting says that deletionTimestamp is set.
@@ -56,11 +77,10 @@ type Object struct {
 // Source is how a Node was read.
 type Source uint8
 
-// The sources. The zero value is invalid on purpose: a judgement on it could not tell.
+// The sources. The zero value is invalid on purpose.
 const (
 	_ Source = iota
-	// Cached facts may only allow, and only a write that neither creates an object nor changes its references or its node's
-	// name, and only by a Node that is there.
+	// Cached facts may only allow an update that changes neither references nor node name, if the Node exists.
 	Cached
 	// Live facts were read from the API server for this judgement.
 	Live
@@ -74,8 +94,7 @@ type Evidence struct {
 
 // Assessment is what an object is, compared with the Node.
 type Assessment struct {
-	// Reason is NamesNoNode, ObservationFailed, NodeNameMismatch, NodeMissing, NodeUIDMissing, StaleNodeUID or
-	// NodeUIDMatches; of Judge also BeingDeleted or OnlyRemovals, of Reap also BeingDeleted.
+	// Reason is one of the package comment's; of Judge also BeingDeleted or OnlyRemovals, of Reap also BeingDeleted.
 	Reason v1alpha1.Reason
 	// FoundUID is the UID that decided, LiveUID the live Node's; empty if there is none.
 	FoundUID, LiveUID types.UID
@@ -83,25 +102,22 @@ type Assessment struct {
 	Message string
 }
 
-// Write is a write that admission is asked about.
+// Write is a write that admission judges.
 type Write struct {
 	Policy    Policy
 	Operation admissionv1.Operation
 	// Subresource is empty or "status".
 	Subresource string
-	// New is the object after the write, Old before it (UPDATE only; an update without it counts as one that changes the
-	// references).
+	// New is the object after the write, Old before it (UPDATE only; without it the references count as changed).
 	New Object
 	Old *Object
-	// Removes says that the write does nothing but drop owner references or finalizers, or set a reference's
-	// blockOwnerDeletion or controller (OnlyRemovals).
+	// Removes is OnlyRemovals of the write.
 	Removes bool
-	// Gains says which address an update adds to an object that is being deleted, or why that cannot be told; empty if it
-	// adds none.
+	// Gains names an address that an update adds to an object that is being deleted, or why that is unknown; empty for none.
 	Gains string
 }
 
-// Outcome is the answer to a write.
+// Outcome is the decision on a write.
 type Outcome uint8
 
 // The outcomes; the zero value is invalid on purpose.
@@ -109,21 +125,21 @@ const (
 	_ Outcome = iota
 	// Allow lets the write pass.
 	Allow
-	// Refuse: the policy objects; its action says what comes of it.
+	// Refuse: the write violates the policy, whose action decides.
 	Refuse
-	// ReadLive: the cached facts do not suffice; read the Node live and judge again.
+	// ReadLive: the cached facts do not suffice; read the Node live, and judge again.
 	ReadLive
 	// CouldNotTell: the Node could not be read; failurePolicy decides.
 	CouldNotTell
 )
 
-// Judgment answers a write.
+// Judgment is the outcome of a write with its reason.
 type Judgment struct {
 	Outcome Outcome
 	Assessment
 }
 
-// Holding is what one object holds for its node.
+// Holding is the prefixes that one object holds for its node.
 type Holding struct {
 	Object   Object
 	Prefixes []netip.Prefix

@@ -1,5 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package nodepolicy checks and compiles a NodeResourcePolicy: into a form that reads objects, and into the policy's entry in the generated
+// ValidatingWebhookConfiguration. It is pure. It uses the CEL environment and the cost limit of the API server, so that an expression which compiles
+// here compiles there. The one variable is "self", the whole object.
+//
+// The match conditions keep these writes away from the webhook. The last row's are allowed because the writer's token names the Node, the others
+// for any Node:
+//
+//	not-exempt                the policy exempts the writer
+//	not-being-deleted         the object is being deleted, and the policy knows no addresses
+//	not-deleted-by-this-write the object is being deleted, and loses its last finalizer
+//	speaks-for-a-node         the object names no node
+//	carries-a-node-uid        it carries no UID, carried none before, and need not; a missing Node is allowed
+//	not-the-nodes-own-writer  the writer's token names the object's node and the UID that the object carries
+//
+// An object with more than 16 owner references goes to the webhook in any case.
 package nodepolicy
 
 import (
@@ -11,7 +26,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/nodeidentity"
 )
 
-// InvalidError says why a policy cannot work.
+// InvalidError is why a policy cannot work.
 type InvalidError struct {
 	// Reason is PolicyInvalid, ResourceForbidden or ExpressionInvalid.
 	Reason v1alpha1.Reason
@@ -91,7 +106,7 @@ func (c *Compiled) Resource() schema.GroupResource {
 	return schema.GroupResource{Group: c.spec.Resource.Group, Resource: c.spec.Resource.Resource}
 }
 
-// NamedByMetadata says whether an object's node is its own name, so that the objects of a node can be found by name.
+// NamedByMetadata reports whether an object's node is its own name, so that the objects of a node can be found by name.
 func (c *Compiled) NamedByMetadata() bool {
 	return len(c.nodeName.path) == 0 && c.nodeName.expression == nil
 }

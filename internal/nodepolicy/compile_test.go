@@ -129,7 +129,7 @@ func TestCompileKeepsWhatIsSaid(t *testing.T) {
 	if diff := cmp.Diff(&spec, c.Spec()); diff != "" {
 		t.Errorf("specification (-want +got):\n%s", diff)
 	}
-	given.Spec.ExemptUsers[0] = "somebody else"
+	given.Spec.ExemptUsers[0] = "another"
 	if c.Spec().ExemptUsers[0] != "admin" {
 		t.Error("a later change of the policy reached the compiled one")
 	}
@@ -220,11 +220,11 @@ func TestCompileNamesTheMistake(t *testing.T) {
 		"no version":                        {of(versions("v1", "latest")), invalid, []string{"spec.resource.versions[1]", "latest"}},
 		"too many versions":                 {of(versions(repeat("v1", 9)...)), invalid, []string{"spec.resource.versions"}},
 		"an annotation that cannot be":      {of(uidIn("no spaces/here")), invalid, []string{"spec.nodeUID.annotation"}},
-		"an action nobody knows":            {of(func(s *v1alpha1.NodeResourcePolicySpec) { s.Action = "Shout" }), invalid, []string{"spec.action", "Shout", "Deny"}},
-		"a presence nobody knows":           {of(func(s *v1alpha1.NodeResourcePolicySpec) { s.NodeUID.Presence = "Maybe" }), invalid, []string{"spec.nodeUID.presence"}},
-		"a missingNode nobody knows":        {of(func(s *v1alpha1.NodeResourcePolicySpec) { s.MissingNode = "Wait" }), invalid, []string{"spec.missingNode"}},
-		"a failurePolicy nobody knows":      {of(func(s *v1alpha1.NodeResourcePolicySpec) { s.FailurePolicy = "Retry" }), invalid, []string{"spec.failurePolicy"}},
-		"a stale action nobody knows":       {of(func(s *v1alpha1.NodeResourcePolicySpec) { s.Stale = "Hide" }), invalid, []string{"spec.stale"}},
+		"an unknown action":                 {of(func(s *v1alpha1.NodeResourcePolicySpec) { s.Action = "Shout" }), invalid, []string{"spec.action", "Shout", "Deny"}},
+		"an unknown presence":               {of(func(s *v1alpha1.NodeResourcePolicySpec) { s.NodeUID.Presence = "Maybe" }), invalid, []string{"spec.nodeUID.presence"}},
+		"an unknown missingNode":            {of(func(s *v1alpha1.NodeResourcePolicySpec) { s.MissingNode = "Wait" }), invalid, []string{"spec.missingNode"}},
+		"an unknown failurePolicy":          {of(func(s *v1alpha1.NodeResourcePolicySpec) { s.FailurePolicy = "Retry" }), invalid, []string{"spec.failurePolicy"}},
+		"an unknown stale action":           {of(func(s *v1alpha1.NodeResourcePolicySpec) { s.Stale = "Hide" }), invalid, []string{"spec.stale"}},
 		"too long a time-out":               {of(func(s *v1alpha1.NodeResourcePolicySpec) { s.TimeoutSeconds = 4 }), invalid, []string{"spec.timeoutSeconds", "3"}},
 		"a negative time-out":               {of(func(s *v1alpha1.NodeResourcePolicySpec) { s.TimeoutSeconds = -1 }), invalid, []string{"spec.timeoutSeconds"}},
 		"a user without a name":             {of(exempting("a", "")), invalid, []string{"spec.exemptUsers[1]"}},
@@ -238,7 +238,7 @@ func TestCompileNamesTheMistake(t *testing.T) {
 		"an expression that gives a number": {of(nodeNameIs("size(self.spec)")), expression, []string{"spec.nodeName.expression", "int", "string"}},
 		"an expression over the request":    {of(nodeNameIs("request.userInfo.username")), expression, []string{"undeclared reference to 'request'"}},
 		"an expression over our variables":  {of(nodeNameIs("nodeName")), expression, []string{"undeclared reference to 'nodeName'"}},
-		"a function nobody knows":           {of(nodeNameIs("nodeOf(self)")), expression, []string{"undeclared reference to 'nodeOf'"}},
+		"an unknown function":               {of(nodeNameIs("nodeOf(self)")), expression, []string{"undeclared reference to 'nodeOf'"}},
 		"two variables, of 1.33":            {of(nodeNameIs("self.spec.nodes.exists(i, n, n == '') ? '' : 'a'")), expression, []string{"spec.nodeName.expression", "Kubernetes 1.31"}},
 		"a list function of 1.34":           {of(holding("self.a.map(b, b.c.map(d, d.ip)).flatten()")), expression, []string{"spec.addresses[0]", "Kubernetes 1.31"}},
 		"addresses that are one string":     {of(holding("self.a", "string(self.spec.ip)")), expression, []string{"spec.addresses[1]", "list(string)"}},

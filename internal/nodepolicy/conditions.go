@@ -28,11 +28,9 @@ const (
 	notTheNodesWriter = "not-the-nodes-own-writer"
 )
 
-// matchConditions say which writes have to be judged; all of them have to hold. They are evaluated in the API server, with no
-// webhook alive, and an error in one is a failed call. So no field is read before it is known to be there and to
-// be of the right type; what has another type than expected goes to the webhook, which says so. No loop runs over what a
-// writer can make long. An error of the policy's
-// own expression cannot be caught in CEL: a write for which it fails cannot be judged, and failurePolicy decides.
+// matchConditions select the writes that have to be judged; all of them have to hold. An error in one is a failed call, so each field is read only
+// once it is known to exist and to have its type; another type goes to the webhook, which reports it. No loop runs over what a writer can make
+// long. An error of the policy's own expression cannot be caught in CEL: failurePolicy decides.
 func matchConditions(spec *v1alpha1.NodeResourcePolicySpec) []admissionregistrationv1.MatchCondition {
 	var conditions []admissionregistrationv1.MatchCondition
 	add := func(name, expression string) {
@@ -56,9 +54,8 @@ func matchConditions(spec *v1alpha1.NodeResourcePolicySpec) []admissionregistrat
 	return conditions
 }
 
-// maxOwners is how many owner references of an object the conditions look at; an object with more goes to the webhook. The
-// writer decides how many there are, and the API server spends time on them that grows faster than their number (cel-go
-// searches all that it has evaluated whenever it counts the cost), before the webhook's timeout begins.
+// maxOwners is how many owner references of an object the conditions look at; an object with more goes to the webhook. The time that cel-go needs
+// grows faster than their number, and the webhook's timeout does not bound it.
 const maxOwners = 16
 
 const (
@@ -66,7 +63,7 @@ const (
 	nodeUIDExtra  = "authentication.kubernetes.io/node-uid"
 
 	isNotBeingDeleted = `request.operation == "CREATE" || !has(object.metadata.deletionTimestamp) || object.metadata.deletionTimestamp == null`
-	// keepsAFinalizer is false where an object that is being deleted is gone with the write. What is no list goes to the webhook.
+	// keepsAFinalizer is false where the write removes an object that is being deleted. What is no list goes to the webhook.
 	keepsAFinalizer = "has(object.metadata.finalizers) && (type(object.metadata.finalizers) != list || size(object.metadata.finalizers) > 0)"
 
 	// objects are the object after the write and, if there is one, before it.
@@ -77,10 +74,9 @@ const (
 	isTheTokens = "has(r.name) && r.name == nodeName && has(r.uid) && r.uid == nodeUID"
 )
 
-// notTheWriter is false for a writer whose token was bound to the node for which the object speaks, and to the UID that
-// it carries, before and after the write: such a write would be allowed if the Node were read, unless the Node was
-// replaced while the token lives on, and the sweep is behind that. That a write leaves the UID as it is does not
-// suffice: so does every write of a stale object. The name comes last, because the policy's expression may fail.
+// notTheWriter is false for a writer whose token is bound to the object's node and to the UID that it carries, before and after the write: a read
+// of the Node would allow it too, unless the Node was replaced while the token lives, which the sweep finds. An unchanged UID alone does not
+// suffice: a write of a stale object leaves it too. The name comes last, because the policy's expression may fail.
 func notTheWriter(spec *v1alpha1.NodeResourcePolicySpec) string {
 	return fmt.Sprintf(`!(has(request.userInfo.extra)
 && %[1]q in request.userInfo.extra && size(request.userInfo.extra[%[1]q]) == 1
@@ -118,7 +114,7 @@ func namesTheTokensNode(source v1alpha1.NodeNameSource) string {
 	}
 }
 
-// speaks says that self names a node, or that it has something else there.
+// speaks reports that self names a node, or that it has something else there.
 func speaks(source v1alpha1.NodeNameSource) string {
 	if source.Expression != "" {
 		return embed(source.Expression) + ` != ""`
@@ -126,7 +122,7 @@ func speaks(source v1alpha1.NodeNameSource) string {
 	return atPath(splitPath(source.FieldPath), "type(%s) != map || ", `!= ""`)
 }
 
-// carriesUID says that self carries a UID of some Node, or has something else there.
+// carriesUID reports that self carries a UID of some Node, or has something else there.
 func carriesUID(annotation string) string {
 	if annotation != "" {
 		return fmt.Sprintf("has(%[1]s) && (type(%[1]s) != map || %[2]q in %[1]s)", annotations, annotation)
@@ -135,12 +131,12 @@ func carriesUID(annotation string) string {
 		owners, isNode, maxOwners)
 }
 
-// embed puts the policy's expression on lines of its own, so that a comment at its end does not swallow what follows. It
-// is whole by itself, and knows no variable but self, since it was compiled alone before.
+// embed puts the policy's expression on lines of its own, because it may end in a comment. It was compiled alone before, with self as its only
+// variable.
 func embed(expression string) string { return "(\n" + expression + "\n)" }
 
-// atPath tests the value at a path below self. What is missing or null fails the test; whether it also fails if there is
-// no object on the way is what typeTest says. The fields are indexed, because a field's name may be a word of CEL.
+// atPath tests the value at a path below self. What is missing or null fails the test; typeTest decides where a part of the path is no object.
+// The fields are indexed, because a field's name may be a keyword of CEL.
 func atPath(path []string, typeTest, test string) string {
 	value, expression := selfName, ""
 	for i, name := range path {
@@ -168,8 +164,7 @@ var conditionCompiler = sync.OnceValue(func() plugincel.Compiler {
 	return plugincel.NewCompiler(environment.MustBaseEnvSet(kubeversion.Expressions))
 })
 
-// checkConditions compiles the conditions as the API server will. What fails here can only come from the expression of the
-// node's name.
+// checkConditions compiles the conditions as the API server will. Only the expression of the node's name can fail here.
 func checkConditions(conditions []admissionregistrationv1.MatchCondition, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range conditions {

@@ -149,7 +149,7 @@ func TestMatchConditions(t *testing.T) {
 		"another name than the reference":           {nil, "", renamed, right, judged},
 		"no token of a pod":                         {nil, owned, owned, token(), judged},
 		"no extras at all":                          {nil, owned, owned, &user.DefaultInfo{Name: "admin"}, judged},
-		"nobody":                                    {of(exempting("a")), owned, owned, &user.DefaultInfo{}, judged},
+		"no user":                                   {of(exempting("a")), owned, owned, &user.DefaultInfo{}, judged},
 		"a token without the node's UID":            {nil, owned, owned, token(extraNodeName, "node-1"), judged},
 		"a token without the node's name":           {nil, owned, owned, token(extraNodeUID, "live"), judged},
 		"a token with two UIDs":                     {nil, owned, owned, boundTo("node-1", "live,dead"), judged},
@@ -159,7 +159,7 @@ func TestMatchConditions(t *testing.T) {
 		"a token with one name twice":               {nil, owned, owned, boundTo("node-1,node-1", "live"), judged},
 		"a token with no UIDs": {nil, owned, owned, &user.DefaultInfo{Extra: map[string][]string{
 			extraNodeName: {"node-1"}, extraNodeUID: {}}}, judged},
-		"somebody else, everything right":                  {nil, owned, owned, &user.DefaultInfo{Name: "operator"}, judged},
+		"another client, everything right":                 {nil, owned, owned, &user.DefaultInfo{Name: "operator"}, judged},
 		"being deleted":                                    {nil, deleting, deleting, token(), dying},
 		"being deleted, by a policy with addresses":        {of(holding("self.a")), deleting, deletingHeld, token(), judged},
 		"being deleted, the last finalizer goes":           {of(holding("self.a")), deletingHeld, deleting, token(), goes},
@@ -229,7 +229,7 @@ func TestMatchConditions(t *testing.T) {
 		"expression: no node":                              {of(inExpression), "", owned, right, noNode},
 		"expression: no node before":                       {of(inExpression), owned, specNode("node-1", "live"), right, judged},
 		"expression with a comment: own writer":            {of(affinity), "", owned + "\nspec: {affinity: 'host:node-1'}", right, itsSelf},
-		"expression with a comment: somebody else":         {of(affinity), "", owned + "\nspec: {affinity: 'host:node-1'}", token(), judged},
+		"expression with a comment: another client":        {of(affinity), "", owned + "\nspec: {affinity: 'host:node-1'}", token(), judged},
 		"expression with a comment: no node":               {of(affinity), "", owned + "\nspec: {affinity: 'virtual:x'}", right, noNode},
 		"expression that shadows self":                     {of(nodeNameIs("self.nodes.filter(self, self != '')[0]")), "", owned + "\nnodes: ['', node-1]", right, itsSelf},
 		"expression with our variables of its own":         {of(nodeNameIs("self.nodes.filter(nodeName, nodeName != '').map(nodeUID, nodeUID)[0]")), "", owned + "\nnodes: ['', node-1]", right, itsSelf},
@@ -265,7 +265,7 @@ func TestMatchConditions(t *testing.T) {
 	}
 }
 
-// Of the owner references of an object the conditions look at 16; whoever has more is judged.
+// Of the owner references of an object the conditions look at 16; an object with more is judged.
 func TestMatchConditionsLookAtSoManyOwners(t *testing.T) {
 	const most = 16
 	for name, tc := range map[string]struct {

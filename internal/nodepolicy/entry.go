@@ -30,7 +30,7 @@ const defaultServicePort = 443
 // EntryName is the name of a policy's entry in the webhook configuration.
 func EntryName(policy string) string { return policy + ".node-resource.holdfast.dev" }
 
-// Entry is the policy's entry in the webhook configuration. Without a caBundle it fails open whatever the policy says,
+// Entry is the policy's entry in the webhook configuration. Without a caBundle it fails open with any policy,
 // because a webhook that the API server cannot trust would stop every write. Every field that the API server would default
 // is set, so that the entry can be compared with the stored one.
 func (c *Compiled) Entry(target Target, caBundle []byte) admissionregistrationv1.ValidatingWebhook {

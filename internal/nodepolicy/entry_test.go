@@ -100,7 +100,7 @@ func TestEntryOfAnURL(t *testing.T) {
 	}
 }
 
-// An entry that somebody changes in place must not reach the next one.
+// An entry that is changed in place must not reach the next one.
 func TestEntriesShareNothing(t *testing.T) {
 	c := compile(t)
 	first := c.Entry(service(), authority)

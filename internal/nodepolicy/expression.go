@@ -20,11 +20,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/kubeversion"
 )
 
-// selfName is the variable of the policies' expressions: the whole object.
+// selfName is the variable of the expressions: the whole object.
 const selfName = "self"
 
-// selfEnv is the environment of the oldest supported API server for expressions that are new to it, with the variable self: the API server
-// compiles them once more, in match conditions. It also sets the limit of what one evaluation may cost
+// selfEnv is the environment of the oldest supported API server for new expressions, with the variable self. It limits the cost of an evaluation
 // (k8s.io/apiserver/pkg/apis/cel.PerCallLimit, about a tenth of a second).
 var selfEnv = sync.OnceValues(func() (*cel.Env, error) {
 	set, err := environment.MustBaseEnvSet(kubeversion.Expressions).Extend(environment.VersionedOptions{
@@ -45,12 +44,12 @@ type expression struct {
 	paths [][]string
 }
 
-// compileString compiles an expression that gives a string, or a value whose type only an object can tell.
+// compileString compiles an expression whose type is string or dynamic.
 func compileString(text string) (*expression, error) {
 	return compile(text, "string", func(t *cel.Type) bool { return t.IsExactType(cel.StringType) || isDyn(t) })
 }
 
-// compileStrings compiles an expression that gives a list of strings, nested or not, or what only an object can tell.
+// compileStrings compiles an expression whose type is a list of strings, nested or not, or dynamic.
 func compileStrings(text string) (*expression, error) {
 	return compile(text, "list(string)", func(t *cel.Type) bool {
 		return isDyn(t) || t.Kind() == types.ListKind && stringsOrLists(t.Parameters()[0])
@@ -61,7 +60,7 @@ func stringsOrLists(t *cel.Type) bool {
 	return t.IsExactType(cel.StringType) || isDyn(t) || t.Kind() == types.ListKind && stringsOrLists(t.Parameters()[0])
 }
 
-// isDyn says whether the type is known only when an object is there. A type parameter is what an empty list has.
+// isDyn reports whether the type is known at evaluation only. An empty list has a type parameter.
 func isDyn(t *cel.Type) bool {
 	return t.Kind() == types.DynKind || t.Kind() == types.AnyKind || t.Kind() == types.TypeParamKind
 }
@@ -88,7 +87,7 @@ func compile(text, expected string, gives func(*cel.Type) bool) (*expression, er
 // noSuchKey begins the error of cel-go for a missing field or key; the library exports no type for it.
 const noSuchKey = "no such key: "
 
-// errNoSuchField says that the expression reads a field of the object that is not there.
+// errNoSuchField reports that the expression reads a field that the object does not have.
 var errNoSuchField = errors.New("the object has no such field")
 
 // eval runs the expression on an object. A field that the object itself does not have is errNoSuchField; one that an
@@ -110,7 +109,7 @@ func (e *expression) eval(object map[string]any) (ref.Val, error) {
 	}
 }
 
-// lacks says whether one of the expression's own paths ends where the object has no such key.
+// lacks reports whether one of the expression's own paths ends where the object has no such key.
 func (e *expression) lacks(object map[string]any, key string) bool {
 	return slices.ContainsFunc(e.paths, func(path []string) bool {
 		var value any = object

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// Gains says which address after holds that before does not, or that those of after cannot be read, in words that follow
-// "adds"; empty if there is none. Without before, every address is one. Addresses of before that cannot be read are none.
+// Gains names an address that after holds and before does not, or says that those of after cannot be read, as a phrase that follows "adds"; empty
+// if there is none. Without before, every address is one. Unreadable addresses of before do not count.
 func (c *Compiled) Gains(before, after *unstructured.Unstructured) string {
 	now, err := c.Prefixes(after)
 	if err != nil {
@@ -30,8 +30,7 @@ func (c *Compiled) Gains(before, after *unstructured.Unstructured) string {
 	return ""
 }
 
-// covered says whether one of the prefixes is this one, or is around it. The work does not grow with their number: a writer
-// decides how many there are.
+// covered reports whether one of the prefixes contains this one. The work does not grow with their number, which a writer decides.
 func covered(prefixes sets.Set[netip.Prefix], prefix netip.Prefix) bool {
 	for bits := prefix.Bits(); bits >= 0; bits-- {
 		if prefixes.Has(netip.PrefixFrom(prefix.Addr(), bits).Masked()) {

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/google/cel-go/common/types"
+	celtypes "github.com/google/cel-go/common/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/internal/nodeidentity"
 )
@@ -34,7 +36,7 @@ func (n nodeName) of(u *unstructured.Unstructured) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		name, ok := value.(types.String)
+		name, ok := value.(celtypes.String)
 		if !ok {
 			return "", fmt.Errorf("evaluating %q: it gives %s; it has to give string", n.expression.text, value.Type().TypeName())
 		}
@@ -46,7 +48,17 @@ func (n nodeName) of(u *unstructured.Unstructured) (string, error) {
 	}
 }
 
-// Object reads what a judgement needs. The error says which field could not be read, and how.
+// identity is what is read of an object's metadata.
+type identity struct {
+	Metadata struct {
+		DeletionTimestamp any                     `json:"deletionTimestamp"`
+		Finalizers        []string                `json:"finalizers"`
+		OwnerReferences   []metav1.OwnerReference `json:"ownerReferences"`
+		Annotations       map[string]any          `json:"annotations"`
+	} `json:"metadata"`
+}
+
+// Object reads what a judgement needs. The error names the field that could not be read.
 func (c *Compiled) Object(u *unstructured.Unstructured) (nodeidentity.Object, error) {
 	o := nodeidentity.Object{
 		Resource:        c.Resource().String(),
@@ -60,56 +72,76 @@ func (c *Compiled) Object(u *unstructured.Unstructured) (nodeidentity.Object, er
 	if o.NodeName, err = c.nodeName.of(u); err != nil {
 		return nodeidentity.Object{}, fmt.Errorf("reading the node name: %w", err)
 	}
-	metadata, err := mapAt(u.Object, "metadata")
-	if err != nil {
-		return nodeidentity.Object{}, err
+	var read identity
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &read); err != nil {
+		return nodeidentity.Object{}, fmt.Errorf("reading the metadata: %w", err)
 	}
-	o.Deleting = metadata["deletionTimestamp"] != nil
-	if o.Finalizers, err = finalizers(metadata); err != nil {
-		return nodeidentity.Object{}, err
-	}
-	if err := c.readIdentity(&o, metadata); err != nil {
+	o.Deleting, o.Finalizers = read.Metadata.DeletionTimestamp != nil, read.Metadata.Finalizers
+	if err := c.readReferences(&o, &read); err != nil {
 		return nodeidentity.Object{}, err
 	}
 	return o, nil
 }
 
-// readIdentity reads the UIDs that the object carries, and counts its other owners.
-func (c *Compiled) readIdentity(o *nodeidentity.Object, metadata map[string]any) error {
-	owners, err := ownerReferences(metadata)
-	if err != nil {
-		return err
-	}
+// readReferences reads the UIDs that the object carries, and counts its other owners.
+func (c *Compiled) readReferences(o *nodeidentity.Object, read *identity) error {
 	if key := c.spec.NodeUID.Annotation; key != "" {
-		o.OtherOwners = len(owners)
-		uid, found, err := annotation(metadata, key)
-		if found {
-			o.References = []nodeidentity.Reference{{Name: o.NodeName, UID: apitypes.UID(uid)}}
+		o.OtherOwners = len(read.Metadata.OwnerReferences)
+		value, found := read.Metadata.Annotations[key]
+		if !found {
+			return nil
 		}
-		return err
+		uid, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("metadata.annotations[%q] is %s; expected a string", key, typeName(value))
+		}
+		o.References = []nodeidentity.Reference{{Name: o.NodeName, UID: types.UID(uid)}}
+		return nil
 	}
-	for _, owner := range owners {
-		if owner.apiVersion != "v1" || owner.kind != "Node" {
+	for _, owner := range read.Metadata.OwnerReferences {
+		if owner.APIVersion != "v1" || owner.Kind != "Node" {
 			o.OtherOwners++
 			continue
 		}
-		o.References = append(o.References, nodeidentity.Reference{Name: owner.name, UID: apitypes.UID(owner.uid)})
+		o.References = append(o.References, nodeidentity.Reference{Name: owner.Name, UID: owner.UID})
 	}
 	return nil
 }
 
-func annotation(metadata map[string]any, key string) (value string, found bool, err error) {
-	annotations, err := mapAt(metadata, "annotations")
-	if err != nil {
-		return "", false, err
+// stringAt reads the string at a path. A field that is missing or null is the empty string; any other type, on the way
+// or at the end, is an error.
+func stringAt(object map[string]any, path []string) (string, error) {
+	var value any = object
+	for i, name := range path {
+		fields, ok := value.(map[string]any)
+		if !ok {
+			return "", fmt.Errorf("%s is %s; expected an object", strings.Join(path[:i], "."), typeName(value))
+		}
+		if value = fields[name]; value == nil {
+			return "", nil
+		}
 	}
-	raw, found := annotations[key]
-	if !found {
-		return "", false, nil
-	}
-	value, ok := raw.(string)
+	text, ok := value.(string)
 	if !ok {
-		return "", false, fmt.Errorf("metadata.annotations[%q] is %s; expected a string", key, typeName(raw))
+		return "", fmt.Errorf("%s is %s; expected a string", strings.Join(path, "."), typeName(value))
 	}
-	return value, true, nil
+	return text, nil
+}
+
+// typeName is what JSON calls the type of a value.
+func typeName(value any) string {
+	switch value.(type) {
+	case nil:
+		return "missing or null"
+	case string:
+		return "a string"
+	case bool:
+		return "a boolean"
+	case map[string]any:
+		return "an object"
+	case []any:
+		return "a list"
+	default:
+		return "a number"
+	}
 }

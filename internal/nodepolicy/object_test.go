@@ -139,6 +139,9 @@ metadata:
 			Resource: "ciliumnodes.cilium.io", Name: "a", NodeName: "a", OtherOwners: 3,
 			References: []nodeidentity.Reference{{Name: "b", UID: "u2"}, {Name: "a", UID: "u4"}},
 		}},
+		"a reference without a UID carries none of a Node": {nil, "metadata: {name: a, ownerReferences: [{apiVersion: v1, kind: Node, name: a}]}", nodeidentity.Object{
+			Resource: "ciliumnodes.cilium.io", Name: "a", NodeName: "a", References: reference("a", ""),
+		}},
 		"with an annotation every owner is another": {of(uidIn(nodeUIDKey)), `
 metadata:
   name: a
@@ -169,21 +172,19 @@ func TestObjectSaysWhatItCannotRead(t *testing.T) {
 		manifest string
 		parts    []string
 	}{
-		"a name that is a number":       {of(nodeNameAt("spec.node")), "spec: {node: 5}", []string{"spec.node is a number", "expected a string"}},
-		"no object on the way":          {of(nodeNameAt("spec.node")), "spec: a string", []string{"spec is a string", "expected an object"}},
-		"an expression that fails":      {of(nodeNameIs("self.spec.affinity.substring(5)")), "spec: {}", []string{"affinity", "has()"}},
-		"an expression out of range":    {of(nodeNameIs("self.spec.affinity.substring(5)")), "spec: {affinity: abc}", []string{"range"}},
-		"an expression without a text":  {of(nodeNameIs("self.spec.node")), "spec: {node: [a]}", []string{"list", "string"}},
-		"an expression that is null":    {of(nodeNameIs("self.spec.node")), "spec: {node: null}", []string{"null", "string"}},
-		"an expression that never ends": {of(nodeNameIs("self.l.map(a, self.l.map(b, self.l.map(c, self.l.map(d, a + b + c + d))))[0][0][0][0]")), long, []string{"cost"}},
-		"metadata that is a list":       {nil, "metadata: []", []string{"metadata", "object"}},
-		"owners that are no list":       {nil, "metadata: {ownerReferences: {}}", []string{"metadata.ownerReferences", "list"}},
-		"an owner that is a string":     {nil, "metadata: {ownerReferences: [a]}", []string{"metadata.ownerReferences[0]", "object"}},
-		"an owner without a UID": {nil, "metadata: {ownerReferences: [{apiVersion: v1, kind: Node, name: a}]}",
-			[]string{"metadata.ownerReferences[0].uid is missing", "expected a string"}},
-		"finalizers that are no list":    {nil, "metadata: {finalizers: a}", []string{"metadata.finalizers", "list"}},
-		"a finalizer that is a number":   {nil, "metadata: {finalizers: [1]}", []string{"metadata.finalizers[0]", "string"}},
-		"annotations that are a string":  {of(uidIn(nodeUIDKey)), "metadata: {annotations: a}", []string{"annotations", "object"}},
+		"a name that is a number":        {of(nodeNameAt("spec.node")), "spec: {node: 5}", []string{"spec.node is a number", "expected a string"}},
+		"no object on the way":           {of(nodeNameAt("spec.node")), "spec: a string", []string{"spec is a string", "expected an object"}},
+		"an expression that fails":       {of(nodeNameIs("self.spec.affinity.substring(5)")), "spec: {}", []string{"affinity", "has()"}},
+		"an expression out of range":     {of(nodeNameIs("self.spec.affinity.substring(5)")), "spec: {affinity: abc}", []string{"range"}},
+		"an expression without a text":   {of(nodeNameIs("self.spec.node")), "spec: {node: [a]}", []string{"list", "string"}},
+		"an expression that is null":     {of(nodeNameIs("self.spec.node")), "spec: {node: null}", []string{"null", "string"}},
+		"an expression that never ends":  {of(nodeNameIs("self.l.map(a, self.l.map(b, self.l.map(c, self.l.map(d, a + b + c + d))))[0][0][0][0]")), long, []string{"cost"}},
+		"metadata that is a list":        {nil, "metadata: []", []string{"metadata", "cannot restore struct from: slice"}},
+		"owners that are no list":        {nil, "metadata: {ownerReferences: {}}", []string{"metadata", "cannot restore slice from map"}},
+		"an owner that is a string":      {nil, "metadata: {ownerReferences: [a]}", []string{"metadata", "cannot restore struct from: string"}},
+		"finalizers that are no list":    {nil, "metadata: {finalizers: a}", []string{"metadata", "cannot restore slice from string"}},
+		"a finalizer that is a number":   {nil, "metadata: {finalizers: [1]}", []string{"metadata", "unrecognized type: string"}},
+		"annotations that are a string":  {of(uidIn(nodeUIDKey)), "metadata: {annotations: a}", []string{"metadata", "cannot restore map from string"}},
 		"an annotation that is a number": {of(uidIn(nodeUIDKey)), "metadata: {annotations: {" + nodeUIDKey + ": 1}}", []string{nodeUIDKey, "string"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,10 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// Prefixes reads the addresses that the object holds, an address as a prefix of its full length, without duplicates. A
-// string that is neither an address nor a prefix is named in the error, beside those that could be read. A field
-// that is not there is no address; but a field that an element of a list lacks is an error, because the addresses of
-// the other elements are lost with it. Null and the empty string are no address.
+// Prefixes reads the addresses that the object holds as prefixes, without duplicates. Null, the empty string and a field that the object lacks are
+// no address. The error names what could not be read, beside the prefixes that could. A field that an element of a list lacks is an error, because
+// the addresses of the other elements are lost with it.
 func (c *Compiled) Prefixes(u *unstructured.Unstructured) ([]netip.Prefix, error) {
 	r := prefixReader{seen: sets.New[netip.Prefix]()}
 	for i, e := range c.addresses {
@@ -86,8 +85,7 @@ func (r *prefixReader) add(text string) {
 	}
 }
 
-// parsePrefix reads an address or a prefix in its canonical form: host bits are cleared, and an IPv4 address mapped into
-// IPv6 is the IPv4 address, so that two ways to write one address are found equal.
+// parsePrefix reads an address or a prefix in one canonical form: without host bits, and an IPv4-mapped IPv6 address as IPv4.
 func parsePrefix(text string) (netip.Prefix, error) {
 	const mappedBits = 96
 	if !strings.Contains(text, "/") {

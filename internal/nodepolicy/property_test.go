@@ -22,7 +22,7 @@ var (
 	nodeUIDs  = []string{"live", "live", "live", "dead"}
 )
 
-// TestSparedWritesWouldBeAllowed draws writes and holds them against the judgement: whoever writes with the token of a Node
+// TestSparedWritesWouldBeAllowed draws writes and holds them against the judgement: a client with the token of a Node
 // that lives is kept away from the webhook only if a judgement on that Node would allow the write.
 func TestSparedWritesWouldBeAllowed(t *testing.T) {
 	const writes = 1500
@@ -87,7 +87,7 @@ func judge(t *testing.T, c *nodepolicy.Compiled, w write, old *unstructured.Unst
 	if err != nil && (spared == "not-being-deleted" || spared == "not-deleted-by-this-write" || spared == "speaks-for-a-node") {
 		return nil
 	} else if err != nil {
-		t.Fatalf("%s spared an object that nobody can read: %v", spared, err)
+		t.Fatalf("%s spared an unreadable object: %v", spared, err)
 	}
 	asked := nodeidentity.Write{Policy: c.Policy(), Operation: admissionv1.Create, New: after}
 	if old != nil {

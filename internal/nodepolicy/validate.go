@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/crdschema"
 )
 
-// specSchema is what the CRD says of a specification.
+// specSchema is the CRD's schema of a specification.
 var specSchema = sync.OnceValues(func() (*crdschema.Schema, error) {
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	if err := yaml.UnmarshalStrict(config.NodeResourcePolicies, crd); err != nil {
@@ -28,8 +28,7 @@ var specSchema = sync.OnceValues(func() (*crdschema.Schema, error) {
 	return crdschema.New(&spec, false)
 })
 
-// complete gives a copy of the policy's specification with the CRD's defaults, and holds it to the CRD of this version: the policy may
-// have been stored before a rule or a default was there.
+// complete returns a copy of the policy's specification with the CRD's defaults, and checks it: the policy may be older than a rule or a default.
 func complete(p *v1alpha1.NodeResourcePolicy) (*v1alpha1.NodeResourcePolicySpec, error) {
 	schema, err := specSchema()
 	if err != nil {
@@ -41,7 +40,7 @@ func complete(p *v1alpha1.NodeResourcePolicy) (*v1alpha1.NodeResourcePolicySpec,
 	}
 	schema.Default(object)
 	if errs := mistakes(schema, p, object); len(errs) > 0 {
-		// A resource that may never be guarded decides the reason: nothing else needs mending then.
+		// A resource that may never be guarded decides the reason, because no other correction helps.
 		if slices.ContainsFunc(errs, isForbidden) {
 			return nil, asError(v1alpha1.ReasonResourceForbidden, errs)
 		}
@@ -67,5 +66,5 @@ func mistakes(schema *crdschema.Schema, p *v1alpha1.NodeResourcePolicy, object m
 	return append(errs, schema.Check(spec, object)...)
 }
 
-// isForbidden says that a resource may never be guarded, which is what the CRD's rules about a resource as a whole say.
+// isForbidden reports that a resource may never be guarded: those are the CRD's rules about a resource as a whole.
 func isForbidden(err *field.Error) bool { return err.Field == "spec.resource" }

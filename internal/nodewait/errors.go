@@ -17,46 +17,38 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
-// request is one read, as a person who grants permissions has to know it.
-type request struct {
-	verb string
-	schema.GroupVersionResource
-	namespaced      bool
-	namespace, name string
-}
-
-// String is, for example, `get nodenetworkconfigs.acn.azure.com "aks-0" in namespace kube-system`.
-func (r request) String() string {
-	s := r.verb + " " + r.GroupResource().String()
-	if r.name != "" {
-		s += fmt.Sprintf(" %q", r.name)
+// describe is a read, as a permission names it, for example `get nodenetworkconfigs.acn.azure.com "aks-0" in namespace kube-system`.
+func (t target) describe(verb string) string {
+	s := verb + " " + t.GroupResource().String()
+	if t.name != "" {
+		s += fmt.Sprintf(" %q", t.name)
 	}
-	return s + r.scope()
+	return s + t.scope()
 }
 
-func (r request) scope() string {
+func (t target) scope() string {
 	switch {
-	case !r.namespaced:
+	case !t.Namespaced:
 		return ""
-	case r.namespace == "":
+	case t.namespace == "":
 		return " in all namespaces"
 	default:
-		return " in namespace " + r.namespace
+		return " in namespace " + t.namespace
 	}
 }
 
-// failed is the reason to wait when the request failed.
-func (r request) failed(err error) *obstacle {
+// failed is the obstacle of a read that failed.
+func (t target) failed(verb string, err error) *obstacle {
 	switch {
 	case apierrors.IsForbidden(err):
 		return &obstacle{
-			fmt.Sprintf("this account may not %s: %s", r, err),
-			fmt.Sprintf("Grant it the verb %s on %s%s.", r.verb, r.GroupResource(), r.scope()),
+			fmt.Sprintf("this account may not %s: %s", t.describe(verb), err),
+			fmt.Sprintf("Grant it the verb %s on %s%s.", verb, t.GroupResource(), t.scope()),
 		}
 	case apierrors.IsNotFound(err):
-		return notServed(r.GroupResource(), []string{r.Version})
+		return notServed(t.GroupResource(), []string{t.Version})
 	default:
-		return unreadable("could not "+r.String(), err)
+		return unreadable("could not "+t.describe(verb), err)
 	}
 }
 
@@ -68,16 +60,15 @@ func notServed(resource schema.GroupResource, versions []string) *obstacle {
 	return &obstacle{what, "Install its CustomResourceDefinition, or correct the plural name, the version and the group."}
 }
 
-// isAbsent says whether a read of one object found that it is not there. The same status comes for a resource that the
-// API server does not serve (any more), where nothing is known of the object.
+// isAbsent reports whether a read of one object found that it does not exist. A resource that is not served gives the same status, but a cause.
 func isAbsent(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 func unreadable(what string, err error) *obstacle {
-	advice := "Look at the API server, and at the way to it from this node."
+	advice := "Look at the API server, and at the connection to it from this node."
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &obstacle{fmt.Sprintf("%s: the API server did not answer within %s", what, requestTimeout), advice}
+		return &obstacle{fmt.Sprintf("%s: the API server did not respond within %s", what, requestTimeout), advice}
 	}
 	if apierrors.IsUnauthorized(err) {
 		advice = "The API server does not know this account: look at the pod's token, or at the kubeconfig."
@@ -85,7 +76,7 @@ func unreadable(what string, err error) *obstacle {
 	return &obstacle{fmt.Sprintf("%s: %s", what, withoutPort(err)), advice}
 }
 
-// withoutPort is the error without our end of the connection, which differs at each try.
+// withoutPort is the error without the local port, which differs at each try.
 func withoutPort(err error) string {
 	var broken *net.OpError
 	if !errors.As(err, &broken) || broken.Addr == nil {

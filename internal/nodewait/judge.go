@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -15,8 +16,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// judge gives the line of what is ready, or the obstacle: the Node's first, because an object is compared with it.
-func (w *waiter) judge(r rule, t target, objects []unstructured.Unstructured, n release.Fact[node]) (string, error) {
+// judge returns the line of what is ready, or an obstacle: the Node's first, because the objects are compared with it.
+func (w *waiter) judge(r rule, t target, objects []unstructured.Unstructured, n *corev1.Node) (string, error) {
 	if o := w.judgeNode(n); o != nil {
 		return "", o
 	}
@@ -25,17 +26,20 @@ func (w *waiter) judge(r rule, t target, objects []unstructured.Unstructured, n 
 		return "", err
 	}
 	if len(speaking) == 0 {
-		return w.judgeMissing(t, n.Get())
+		return w.judgeMissing(t, n)
 	}
+	var ready []string
 	var obstacles []*obstacle
 	for _, object := range speaking {
-		if o := w.judgeObject(r, object, n.Get()); o != nil {
+		if finding, o := w.judgeObject(r, object, n); o != nil {
 			obstacles = append(obstacles, o)
+		} else {
+			ready = append(ready, finding)
 		}
 	}
 	switch more := len(obstacles) - 1; {
 	case more < 0:
-		return w.readyLine(r, speaking, n.Get()), nil
+		return strings.Join(ready, "; "), nil
 	case more > 0:
 		return "", &obstacle{fmt.Sprintf("%s (and %d more of its objects are not ready)", obstacles[0].what, more), obstacles[0].advice}
 	default:
@@ -43,28 +47,28 @@ func (w *waiter) judge(r rule, t target, objects []unstructured.Unstructured, n 
 	}
 }
 
-func (w *waiter) judgeNode(n release.Fact[node]) *obstacle {
+func (w *waiter) judgeNode(n *corev1.Node) *obstacle {
 	switch {
-	case !n.IsKnown():
+	case n == nil:
 		return &obstacle{"there is no Node " + w.Node,
 			"Look at the kubelet of this machine: it registers the Node. If the Node has another name, correct --node or $NODE_NAME."}
-	case n.Get().deleting:
-		return &obstacle{fmt.Sprintf("Node %s (UID %s) is being deleted%s", w.Node, n.Get().uid, held(n.Get().finalizers)),
-			"When it is gone, the kubelet registers a new Node; a kubelet that runs already may have to be restarted."}
-	case w.MachineID != "" && n.Get().machineID == "":
-		return &obstacle{fmt.Sprintf("Node %s (UID %s) shows no machine ID yet", w.Node, n.Get().uid),
+	case n.DeletionTimestamp != nil:
+		return &obstacle{fmt.Sprintf("Node %s (UID %s) is being deleted%s", w.Node, n.UID, held(n.Finalizers)),
+			"Once it is deleted, the kubelet registers a new Node; a kubelet that runs already may have to be restarted."}
+	case w.MachineID != "" && n.Status.NodeInfo.MachineID == "":
+		return &obstacle{fmt.Sprintf("Node %s (UID %s) shows no machine ID yet", w.Node, n.UID),
 			"Look at the kubelet of this machine: it writes status.nodeInfo.machineID."}
-	case w.MachineID != "" && n.Get().machineID != w.MachineID:
+	case w.MachineID != "" && n.Status.NodeInfo.MachineID != w.MachineID:
 		return &obstacle{
-			fmt.Sprintf("Node %s (UID %s) shows machine %s, this machine is %s", w.Node, n.Get().uid, n.Get().machineID, w.MachineID),
+			fmt.Sprintf("Node %s (UID %s) shows machine %s, this machine is %s", w.Node, n.UID, n.Status.NodeInfo.MachineID, w.MachineID),
 			"The Node is that of another machine. Look at the kubelet of this one: it has not written its status yet. " +
-				"If the other machine is gone for good, delete its Node."}
+				"If the other machine will not come back, delete its Node."}
 	default:
 		return nil
 	}
 }
 
-// speaking picks the objects that speak for the node. One that cannot be read may be the node's, so it is waited for.
+// speaking are the objects that speak for the node. One that cannot be read may be among them, so it is an obstacle.
 func (w *waiter) speaking(r rule, t target, objects []unstructured.Unstructured) ([]nodeidentity.Object, error) {
 	var speaking []nodeidentity.Object
 	for i := range objects {
@@ -86,7 +90,7 @@ func (w *waiter) convert(r rule, t target, u *unstructured.Unstructured) (nodeid
 	o, err := r.Object(u)
 	switch {
 	case err != nil:
-		return o, &obstacle{fmt.Sprintf("cannot tell for which node %s speaks: %s", describe(u.GetKind(), u.GetNamespace(), u.GetName()), err),
+		return o, &obstacle{fmt.Sprintf("cannot determine for which node %s speaks: %s", describe(u.GetKind(), u.GetNamespace(), u.GetName()), err),
 			"Correct the object or the policy, or name the node's own object with --name."}
 	case o.NodeName == w.Node || t.name == "":
 		return o, nil
@@ -94,8 +98,8 @@ func (w *waiter) convert(r rule, t target, u *unstructured.Unstructured) (nodeid
 		return o, &obstacle{fmt.Sprintf("%s speaks for node %q by %s, not for %s", describe(o.Kind, o.Namespace, o.Name), o.NodeName, r.origin, w.Node),
 			"Correct --name or --node, or the object."}
 	}
-	// Without a policy the command line says whose object it is.
-	if w.UIDAnnotation != "" { // the UID goes with the node's name, which was taken from the object's
+	// Without a policy, the command line names the object.
+	if w.UIDAnnotation != "" { // its reference has the object's name as the node's name
 		for i := range o.References {
 			o.References[i].Name = w.Node
 		}
@@ -104,71 +108,37 @@ func (w *waiter) convert(r rule, t target, u *unstructured.Unstructured) (nodeid
 	return o, nil
 }
 
-func (w *waiter) judgeMissing(t target, n node) (string, error) {
-	missing := fmt.Sprintf("there is no %s for node %s%s", t.Kind, w.Node, t.request("list").scope())
+func (w *waiter) judgeMissing(t target, n *corev1.Node) (string, error) {
+	missing := fmt.Sprintf("there is no %s for node %s%s", t.Kind, w.Node, t.scope())
 	if t.name != "" {
 		missing = "there is no " + describe(t.Kind, t.namespace, t.name)
 	}
 	if w.IfMissing == Proceed {
-		return fmt.Sprintf("%s, and it is not waited for (--if-missing=proceed); the live Node %s has UID %s", missing, w.Node, n.uid), nil
+		return fmt.Sprintf("%s, and it is not waited for (--if-missing=proceed); the live Node %s has UID %s", missing, w.Node, n.UID), nil
 	}
-	return "", &obstacle{missing, "Look at who creates it. If that is the agent that starts after this, use --if-missing=proceed."}
+	return "", &obstacle{missing, "Look at the component that creates it. If that is the agent that starts after this, use --if-missing=proceed."}
 }
 
-func (w *waiter) judgeObject(r rule, o nodeidentity.Object, n node) *obstacle {
-	assessment := nodeidentity.Assess(r.Policy(), o, nodeidentity.Evidence{
+// judgeObject reports whether the object carries the live Node's UID and is not being deleted, and why.
+func (w *waiter) judgeObject(r rule, o nodeidentity.Object, n *corev1.Node) (ready string, _ *obstacle) {
+	a := nodeidentity.Assess(r.Policy(), o, nodeidentity.Evidence{
 		Source: nodeidentity.Live,
-		Node:   release.Known(nodeidentity.Node{UID: n.uid, CreationTimestamp: n.created}),
+		Node:   release.Known(nodeidentity.Node{UID: n.UID, CreationTimestamp: n.CreationTimestamp.Time}),
 	})
-	found := w.compare(r, o, n, assessment)
-	if !o.Deleting {
-		return found
-	}
-	what := describe(o.Kind, o.Namespace, o.Name) + " is being deleted"
-	if found != nil {
-		what = found.what + "; it is being deleted"
-	}
-	return &obstacle{what + held(o.Finalizers), adviceDeleting(o)}
-}
-
-// compare says how the object differs from one of the live Node.
-func (w *waiter) compare(r rule, o nodeidentity.Object, n node, a nodeidentity.Assessment) *obstacle {
-	name := describe(o.Kind, o.Namespace, o.Name)
-	advice := "Whoever owns it has to delete it, or to write the UID of the live Node into it."
-	switch a.Reason {
-	case v1alpha1.ReasonNodeUIDMatches:
-		return nil
-	case v1alpha1.ReasonStaleNodeUID:
-		return &obstacle{fmt.Sprintf("%s carries Node UID %s, the live Node %s has %s", name, cmp.Or(a.FoundUID, "(empty)"), w.Node, n.uid), advice}
-	case v1alpha1.ReasonNodeUIDMissing:
-		where := "no owner reference to a v1 Node"
-		if key := r.Policy().Annotation; key != "" {
-			where = "no annotation " + key
+	finding := strings.TrimSuffix(a.Message, ".")
+	switch {
+	case o.Deleting:
+		advice := "Nothing to do: no finalizer holds it."
+		if len(o.Finalizers) > 0 {
+			advice = "Look at the controllers that these finalizers belong to: they have to remove them before a new object can be created."
 		}
-		return &obstacle{fmt.Sprintf("%s carries no Node UID (%s), the live Node %s has %s", name, where, w.Node, n.uid), advice}
-	case v1alpha1.ReasonNodeNameMismatch:
-		return &obstacle{fmt.Sprintf("%s has owner references to %s, but speaks for node %s", name, strangers(o, w.Node), w.Node), advice}
-	default:
-		return &obstacle{fmt.Sprintf("%s: %s: %s", name, a.Reason, a.Message), advice}
+		return "", &obstacle{finding + "; it is being deleted" + held(o.Finalizers), advice}
+	case a.Reason != v1alpha1.ReasonNodeUIDMatches:
+		return "", &obstacle{finding, "Its owner has to delete it, or to write the UID of the live Node into it."}
+	case len(o.References) == 0:
+		finding += ", and " + r.origin + " accepts that (presence IfPresent)"
 	}
-}
-
-// strangers names the Nodes of other names that the object refers to.
-func strangers(o nodeidentity.Object, own string) string {
-	var names []string
-	for _, reference := range o.References {
-		if reference.Name != own {
-			names = append(names, fmt.Sprintf("Node %s (UID %s)", reference.Name, reference.UID))
-		}
-	}
-	return strings.Join(names, ", ")
-}
-
-func adviceDeleting(o nodeidentity.Object) string {
-	if len(o.Finalizers) == 0 {
-		return "Look again in a moment: nothing holds it."
-	}
-	return "Look at the controllers that these finalizers belong to: they have to take them off before a new object can be made."
+	return finding, nil
 }
 
 func held(finalizers []string) string {
@@ -176,27 +146,6 @@ func held(finalizers []string) string {
 		return ""
 	}
 	return "; held by finalizers " + strings.Join(finalizers, ", ")
-}
-
-func (w *waiter) readyLine(r rule, objects []nodeidentity.Object, n node) string {
-	var names, without []string
-	for _, o := range objects {
-		name := describe(o.Kind, o.Namespace, o.Name)
-		if len(o.References) == 0 {
-			without = append(without, name)
-		} else {
-			names = append(names, name)
-		}
-	}
-	var parts []string
-	if len(names) > 0 {
-		parts = append(parts, fmt.Sprintf("%s: UID %s of the live Node %s", strings.Join(names, ", "), n.uid, w.Node))
-	}
-	if len(without) > 0 {
-		parts = append(parts, fmt.Sprintf("%s: no Node UID, which %s accepts (presence IfPresent); the live Node %s has %s",
-			strings.Join(without, ", "), r.origin, w.Node, n.uid))
-	}
-	return strings.Join(parts, "; ")
 }
 
 // describe is "KIND NAMESPACE/NAME", or "KIND NAME" for a cluster-scoped object.

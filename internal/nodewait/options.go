@@ -1,5 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package nodewait waits until the objects that a node's agent will read carry the UID of the live Node (invariant I4). Admission refuses new writes
+// of stale objects, but an agent can still read one that was filled before its Node was replaced.
+//
+// Each look reads live: the policy, the objects, and last the Node. A Node that is replaced after its object was read is then seen with another UID;
+// in the other order the old Node would confirm its own object. The first that fits decides:
+//
+//	something cannot be read, or is not served   wait
+//	no Node of the name                          wait
+//	the Node is being deleted                    wait
+//	the Node shows another machine               wait (only where a machine ID was given)
+//	no object                                    wait, or ready where the agent creates it
+//	an object is being deleted                   wait
+//	an object has not the live Node's UID        wait
+//	every object has the live Node's UID         ready
+//	it has none, and the policy accepts that     ready
+//
+// Watches only cause earlier looks; without an event the next look follows after some seconds.
 package nodewait
 
 import (
@@ -14,61 +31,57 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
-// IfMissing says what it means that there is no object for the node.
+// IfMissing is what to do if there is no object for the node.
 type IfMissing string
 
 // The values of IfMissing.
 const (
-	// Wait until somebody has created the object.
+	// Wait until the object exists.
 	Wait IfMissing = "wait"
 	// Proceed: the agent creates the object itself.
 	Proceed IfMissing = "proceed"
 )
 
-// Options say what is waited for. Client, Discovery, Node, IfMissing, Out and Err are required, and either Policy or Resource.
+// Options of a wait. Client, Discovery, Node, IfMissing, Out and Err are required, and either Policy or Resource.
 type Options struct {
 	// Client reads from the API server, never from a cache.
 	Client dynamic.Interface
 	// Discovery finds the version and the scope of the resource.
 	Discovery served.API
 
-	// Policy is the name of the NodeResourcePolicy that says which resource it is and where an object has the name and the
-	// UID of its node.
+	// Policy is the name of the NodeResourcePolicy with the resource and the place of an object's node name and UID.
 	Policy string
-	// Resource is used without a policy: an object's node is then the one of its name, or Node where Name is given. Without a
-	// version it is the one that the API server prefers.
+	// Resource replaces the policy: an object's node is then the one of its name, or Node where Name is given. The version may be empty.
 	Resource schema.GroupVersionResource
-	// UIDAnnotation is used without a policy: the key of the annotation with the Node's UID. Empty for owner references.
+	// UIDAnnotation, with Resource, is the key of the annotation with the Node's UID; empty for owner references.
 	UIDAnnotation string
 
 	// Node is the name of the node.
 	Node string
 	// Namespace of the objects; empty for all of them, and for a cluster-scoped resource.
 	Namespace string
-	// Name of the object. Empty for the name of the node, or, where the policy says that the node's name is elsewhere, for
-	// every object that names the node there.
-	Name string
-	// IfMissing says what it means that there is no object.
+	// Name of the object; empty for the name of the node, or, where the policy reads the node's name elsewhere, for every object that names it.
+	Name      string
 	IfMissing IfMissing
 	// MachineID is this machine's ID, which status.nodeInfo.machineID of the Node has to show; empty for any.
 	MachineID string
-	// Timeout is how long Until waits; zero for ever.
+	// Timeout is how long Until waits; zero for no limit.
 	Timeout time.Duration
 
-	// Out gets one line when it is ready, Err one for each thing that is waited for, and each minute.
+	// Out gets one line when it is ready, Err one for each new state, and one each minute.
 	Out, Err io.Writer
 }
 
-// UsageError is a mistake that waiting does not mend.
+// UsageError is a mistake in the options.
 type UsageError struct{ Message string }
 
 func (e *UsageError) Error() string { return e.Message }
 
-// TimeoutError says what was still missing when the time was up.
+// TimeoutError is what was still missing at the time-out.
 type TimeoutError struct {
-	// After is how long was waited.
+	// After is the time-out.
 	After time.Duration
-	// State is what was waited for, Advice what a person can do about it.
+	// State is the last state, Advice what to do about it.
 	State, Advice string
 }
 
@@ -80,10 +93,10 @@ func (e *TimeoutError) Error() string {
 	return message
 }
 
-// ErrStopped is the end of a wait whose context ended before its time-out.
+// ErrStopped reports that the context of a wait ended before its time-out.
 var ErrStopped = errors.New("stopped while waiting")
 
-// obstacle is a reason to wait: what it is, the same words for the same state, and what a person can do about it.
+// obstacle is a reason to wait, with the same text for the same state, and what to do about it.
 type obstacle struct{ what, advice string }
 
 func (o *obstacle) Error() string { return o.what }

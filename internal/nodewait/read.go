@@ -14,16 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
-	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
 const (
-	// requestTimeout bounds one read, so that an API server that hangs is told from one that is asked.
+	// requestTimeout bounds one read, so that a hung API server becomes an obstacle that is reported.
 	requestTimeout = 10 * time.Second
 	// pageSize is how many objects one request of a list asks for.
 	pageSize = 500
@@ -34,22 +32,22 @@ var (
 	policies = v1alpha1.GroupVersion.WithResource("noderesourcepolicies")
 )
 
-// rule is what tells whether an object speaks for a node.
+// rule is a policy, or the command line in its place.
 type rule struct {
 	*nodepolicy.Compiled
-	// key changes with what the rule says.
+	// key is the version of the rule.
 	key string
 	// origin is "NodeResourcePolicy NAME"; empty where the command line is the rule.
 	origin string
 }
 
-// readRule reads the policy. It is read again at each look, because a policy may be corrected while it is waited for.
+// readRule reads the policy at each look: it may be corrected during the wait.
 func (w *waiter) readRule(ctx context.Context) (rule, error) {
 	if w.Policy == "" {
 		return w.rule, nil
 	}
 	origin := "NodeResourcePolicy " + w.Policy
-	u, found, err := w.get(ctx, request{verb: "get", GroupVersionResource: policies, name: w.Policy})
+	u, found, err := w.get(ctx, clusterScoped(policies, w.Policy))
 	if err != nil {
 		return rule{}, err
 	}
@@ -76,7 +74,7 @@ func (w *waiter) readRule(ctx context.Context) (rule, error) {
 type target struct {
 	served.Resource
 	namespace string
-	// name is the object's; empty where it is found by what it says.
+	// name is the object's; empty where a field has the node's name.
 	name string
 	// selector limits lists and watches; empty where every object has to be looked at.
 	selector string
@@ -121,34 +119,28 @@ func (w *waiter) discover(ctx context.Context, resource schema.GroupResource, ve
 	return served.Resource{}, notServed(resource, versions)
 }
 
-// single says whether there is at most one object, that can be read by its name.
+// single reports whether there is at most one object, that can be read by its name.
 func (t target) single() bool { return t.name != "" && (!t.Namespaced || t.namespace != "") }
 
-func (t target) request(verb string) request {
-	return request{verb: verb, GroupVersionResource: t.GroupVersionResource, namespaced: t.Namespaced, namespace: t.namespace, name: t.name}
-}
-
-// listing is the objects that may speak for the node.
-type listing struct {
-	objects []unstructured.Unstructured
-	// version is where a watch goes on; empty for a single object.
-	version string
+func clusterScoped(resource schema.GroupVersionResource, name string) target {
+	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	return target{Resource: served.Resource{GroupVersionResource: resource}, name: name, selector: selector}
 }
 
 // readObjects takes the selector from the target where the API server cannot select by it.
-func (w *waiter) readObjects(ctx context.Context, t *target) (listing, error) {
+func (w *waiter) readObjects(ctx context.Context, t *target) ([]unstructured.Unstructured, error) {
 	if !t.single() {
 		return w.list(ctx, t)
 	}
-	u, found, err := w.get(ctx, t.request("get"))
+	u, found, err := w.get(ctx, *t)
 	if err != nil || !found {
-		return listing{}, err
+		return nil, err
 	}
-	return listing{objects: []unstructured.Unstructured{*u}}, nil
+	return []unstructured.Unstructured{*u}, nil
 }
 
-func (w *waiter) list(ctx context.Context, t *target) (listing, error) {
-	var l listing
+func (w *waiter) list(ctx context.Context, t *target) ([]unstructured.Unstructured, error) {
+	var objects []unstructured.Unstructured
 	options := metav1.ListOptions{FieldSelector: t.selector, Limit: pageSize}
 	for {
 		page, err := w.readPage(ctx, t, options)
@@ -158,16 +150,16 @@ func (w *waiter) list(ctx context.Context, t *target) (listing, error) {
 		}
 		if err != nil {
 			w.forget(err)
-			return l, t.request("list").failed(err)
+			return nil, t.failed("list", err)
 		}
 		for _, u := range page.Items {
 			if t.name == "" || u.GetName() == t.name {
-				l.objects = append(l.objects, u)
+				objects = append(objects, u)
 			}
 		}
-		l.version, options.Continue = page.GetResourceVersion(), page.GetContinue()
+		w.version, options.Continue = page.GetResourceVersion(), page.GetContinue()
 		if options.Continue == "" {
-			return l, nil
+			return objects, nil
 		}
 	}
 }
@@ -178,51 +170,37 @@ func (w *waiter) readPage(ctx context.Context, t *target, options metav1.ListOpt
 	return w.Client.Resource(t.GroupVersionResource).Namespace(t.namespace).List(ctx, options)
 }
 
-// forget makes the next look discover the resource again, when it was not served any more.
+// forget has the next look discover the resource again if it is no longer served.
 func (w *waiter) forget(err error) {
 	if apierrors.IsNotFound(err) {
 		w.found = served.Resource{}
 	}
 }
 
-// node is what has to be known of the Node.
-type node struct {
-	uid        types.UID
-	created    time.Time
-	deleting   bool
-	finalizers []string
-	machineID  string
+// readNode reads the Node; nil if there is none.
+func (w *waiter) readNode(ctx context.Context) (*corev1.Node, error) {
+	u, found, err := w.get(ctx, clusterScoped(nodes, w.Node))
+	if err != nil || !found {
+		return nil, err
+	}
+	node := &corev1.Node{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, node); err != nil {
+		return nil, unreadable("reading Node "+w.Node, err)
+	}
+	return node, nil
 }
 
-func (w *waiter) readNode(ctx context.Context) (release.Fact[node], error) {
-	u, found, err := w.get(ctx, request{verb: "get", GroupVersionResource: nodes, name: w.Node})
-	if err != nil {
-		return release.Unknown[node](err.Error()), err
-	}
-	if !found {
-		return release.Absent[node](), nil
-	}
-	machineID, _, _ := unstructured.NestedString(u.Object, "status", "nodeInfo", "machineID")
-	return release.Known(node{
-		uid:        u.GetUID(),
-		created:    u.GetCreationTimestamp().Time,
-		deleting:   u.GetDeletionTimestamp() != nil,
-		finalizers: u.GetFinalizers(),
-		machineID:  machineID,
-	}), nil
-}
-
-// get reads one object from the API server. The error is an obstacle.
-func (w *waiter) get(ctx context.Context, r request) (_ *unstructured.Unstructured, found bool, _ error) {
+// get reads one object live. The error is an obstacle.
+func (w *waiter) get(ctx context.Context, t target) (_ *unstructured.Unstructured, found bool, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	u, err := w.Client.Resource(r.GroupVersionResource).Namespace(r.namespace).Get(ctx, r.name, metav1.GetOptions{})
+	u, err := w.Client.Resource(t.GroupVersionResource).Namespace(t.namespace).Get(ctx, t.name, metav1.GetOptions{})
 	switch {
 	case isAbsent(err):
 		return nil, false, nil
 	case err != nil:
 		w.forget(err)
-		return nil, false, r.failed(err)
+		return nil, false, t.failed("get", err)
 	default:
 		return u, true, nil
 	}

@@ -6,11 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
@@ -18,20 +16,20 @@ import (
 )
 
 const (
-	// lookInterval is the shortest time between looks that no watch asked for, and scanInterval the same where a look reads
-	// every object of the resource. Jitter adds up to half of them, so that nodes that started together drift apart.
+	// lookInterval and scanInterval are the least times between two looks without an event; a scan reads every object of the
+	// resource. Jitter adds up to half of them, so that nodes that started together drift apart.
 	lookInterval = 9 * time.Second
 	scanInterval = time.Minute
-	// eventPause is the shortest time between looks that watches ask for.
+	// eventPause is the least time between two looks that events cause.
 	eventPause = time.Second
 	jitter     = 0.5
-	// reminderInterval is how long the same state stays without another line.
+	// reminderInterval is how often an unchanged state is reported again.
 	reminderInterval = time.Minute
 )
 
 var errTimedOut = errors.New("time-out")
 
-// waiter is one wait. Its fields belong to the goroutine of Until, apart from those that say otherwise.
+// waiter is one wait. It belongs to the goroutine of Until.
 type waiter struct {
 	Options
 	started time.Time
@@ -47,14 +45,10 @@ type waiter struct {
 	reported string    // its line
 	reportAt time.Time
 
-	// woken gets a word when a watch saw something.
-	woken    chan struct{}
-	watchers sync.WaitGroup
-	aim      target              // where the objects are
-	watching map[string]*watched // by what is watched
-	// scanned is for the watch of every object, which runs beside.
-	scanned atomic.Pointer[scan]
-	printed sync.Mutex // for Err
+	aim                      target // where the objects are
+	version                  string // of the last list of them
+	nodeStream, objectStream stream
+	notes                    sets.Set[string] // about watches, each printed once
 }
 
 // Until waits until what the agent of a node will read speaks for the live Node. It returns nil when it is ready, a
@@ -64,9 +58,12 @@ func Until(ctx context.Context, o Options) error {
 	if err := w.readOptions(); err != nil {
 		return err
 	}
-	ctx, cancel := w.bounded(ctx)
-	defer w.watchers.Wait()
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if o.Timeout > 0 {
+		ctx, cancel = context.WithTimeoutCause(ctx, o.Timeout, errTimedOut)
+		defer cancel()
+	}
 	for {
 		line, err := w.look(ctx)
 		if err == nil {
@@ -88,10 +85,10 @@ func Until(ctx context.Context, o Options) error {
 }
 
 func newWaiter(o Options) *waiter {
-	return &waiter{Options: o, started: time.Now(), woken: make(chan struct{}, 1), watching: map[string]*watched{}}
+	return &waiter{Options: o, started: time.Now(), notes: sets.New[string]()}
 }
 
-// readOptions makes the command line a rule where there is no policy.
+// readOptions makes a rule of the options where there is no policy.
 func (w *waiter) readOptions() error {
 	if w.Policy != "" {
 		return nil
@@ -114,14 +111,7 @@ func (w *waiter) readOptions() error {
 	return nil
 }
 
-func (w *waiter) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if w.Timeout == 0 {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeoutCause(ctx, w.Timeout, errTimedOut)
-}
-
-// look reads everything once, and the Node last: see the package comment.
+// look reads everything once, the Node last (see the package comment).
 func (w *waiter) look(ctx context.Context) (string, error) {
 	r, err := w.readRule(ctx)
 	if err != nil {
@@ -132,7 +122,7 @@ func (w *waiter) look(ctx context.Context) (string, error) {
 		return "", err
 	}
 	objects, err := w.readObjects(ctx, &t)
-	w.follow(r, t, objects)
+	w.aim = t
 	if err != nil {
 		return "", err
 	}
@@ -140,38 +130,10 @@ func (w *waiter) look(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return w.judge(r, t, objects.objects, n)
+	return w.judge(r, t, objects, n)
 }
 
-// rest returns when it is time for the next look; false when there is none.
-func (w *waiter) rest(ctx context.Context) bool {
-	w.subscribe(ctx)
-	if !pause(ctx, wait.Jitter(eventPause, jitter)) {
-		return false
-	}
-	interval := lookInterval
-	if w.scanned.Load() != nil {
-		interval = scanInterval
-	}
-	select {
-	case <-ctx.Done():
-		return false
-	case <-w.woken:
-	case <-time.After(wait.Jitter(interval, jitter)):
-	}
-	return true
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
-}
-
-// report writes a line when the state is another, and a reminder when it stays.
+// report writes a line for a new state, and a reminder for an unchanged one.
 func (w *waiter) report(o *obstacle) {
 	w.last = o
 	if o.what == w.reported && time.Since(w.reportAt) < reminderInterval {
@@ -182,12 +144,6 @@ func (w *waiter) report(o *obstacle) {
 	if w.Timeout > 0 {
 		line += fmt.Sprintf("; time-out in %s", (w.Timeout - time.Since(w.started)).Round(time.Second))
 	}
-	w.print(line)
-}
-
-func (w *waiter) print(line string) {
-	w.printed.Lock()
-	defer w.printed.Unlock()
 	fmt.Fprintln(w.Err, line)
 }
 
@@ -197,7 +153,7 @@ func (w *waiter) ended(ctx context.Context) error {
 	if !errors.Is(context.Cause(ctx), errTimedOut) {
 		return ErrStopped
 	}
-	timeout := &TimeoutError{After: w.Timeout, State: "the API server has not answered once"}
+	timeout := &TimeoutError{After: w.Timeout, State: "the API server has not responded once"}
 	if w.last != nil {
 		timeout.State, timeout.Advice = w.last.what, w.last.advice
 	}

@@ -28,12 +28,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 )
 
-// ErrBlocked is why a write did not leave the process. It is a mistake in Holdfast: the write should have been withheld, and
-// reported, before it came so far.
+// ErrBlocked is why a write did not leave the process. It is a bug in Holdfast: the write should have been withheld and reported before.
 var ErrBlocked = errors.New("stopped before the API server, because no write of this kind may be made in mode Shadow; nothing was written. This is a bug in Holdfast: report it, " +
 	"with the log of the manager")
 
-// Guard puts a gate into a client configuration, for every client that is made of it.
+// Guard adds a gate to a client configuration, and so to every client of it.
 func Guard(config *rest.Config) {
 	prefix := ""
 	if host, err := url.Parse(config.Host); err == nil {
@@ -44,10 +43,10 @@ func Guard(config *rest.Config) {
 	})
 }
 
-// gate lets reads through, and the writes of a list.
+// gate lets reads through, and the writes on a list.
 type gate struct {
 	next http.RoundTripper
-	// prefix is what stands before the paths of the API.
+	// prefix precedes the paths of the API.
 	prefix string
 }
 
@@ -78,37 +77,34 @@ func (g *gate) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, blocked
 }
 
-// allows is the list of what a shadow writes: what it reports in, what it is run with, and what lets go of a pod that the
-// guard protected before.
+// allows is the list of the writes in mode Shadow: what it reports in, what it needs to run, and what unprotects a pod that mode Guard protected.
 func (g *gate) allows(info *request.RequestInfo, r *http.Request) bool {
 	switch info.APIGroup {
 	case v1alpha1.GroupVersion.Group, eventsv1.GroupName, coordinationv1.GroupName:
 		return true // our own objects, events, and the leader's Lease
 	case authenticationv1.GroupName, authorizationv1.GroupName:
-		return info.Verb == "create" // who reads the metrics
+		return info.Verb == "create" // for the metrics endpoint
 	case admissionregistrationv1.GroupName:
-		return info.Resource == "validatingwebhookconfigurations" // without which nothing of node-scoped objects is seen
+		return info.Resource == "validatingwebhookconfigurations" // which lets the webhooks see node-scoped objects
 	case corev1.GroupName:
 		switch info.Resource {
 		case "events":
 			return true
 		case "pods":
-			return info.Verb == "patch" && (info.Subresource == "" || info.Subresource == "status") && letsGo(r)
+			return info.Verb == "patch" && (info.Subresource == "" || info.Subresource == "status") && onlyUnprotects(r)
 		}
 	}
 	return false
 }
 
-// letsGo says whether a patch of a pod, of which it names the UID, does nothing but take our finalizer off, or touch our
-// label: without the label nobody sees the pod's end.
-func letsGo(r *http.Request) bool {
-	var patch struct {
-		Metadata map[string]json.RawMessage `json:"metadata"`
-	}
-	if !decodeStrictly(r, &patch) || patch.Metadata["uid"] == nil {
+// onlyUnprotects reports whether a patch of a pod names its UID and changes nothing but our finalizer, by removing it, or our label, by which the cache
+// selects the pod.
+func onlyUnprotects(r *http.Request) bool {
+	metadata := patchedMetadata(r)
+	if metadata["uid"] == nil {
 		return false
 	}
-	for key, value := range patch.Metadata {
+	for key, value := range metadata {
 		switch key {
 		case "uid":
 		case "$deleteFromPrimitiveList/finalizers":
@@ -128,21 +124,20 @@ func letsGo(r *http.Request) bool {
 	return true
 }
 
-// decodeStrictly reads a copy of a request's body, in which nothing else may stand.
-func decodeStrictly(r *http.Request, into any) bool {
+// patchedMetadata is the metadata in a patch that changes nothing else; nil for any other.
+func patchedMetadata(r *http.Request) map[string]json.RawMessage {
 	if r.GetBody == nil {
-		return false
+		return nil
 	}
 	body, err := r.GetBody()
 	if err != nil {
-		return false
+		return nil
 	}
 	defer body.Close()
-	decoder := json.NewDecoder(body)
-	decoder.DisallowUnknownFields()
-	if decoder.Decode(into) != nil {
-		return false
+	content, err := io.ReadAll(body)
+	var patch map[string]map[string]json.RawMessage
+	if err != nil || json.Unmarshal(content, &patch) != nil || len(patch) != 1 {
+		return nil
 	}
-	_, err = decoder.Token()
-	return errors.Is(err, io.EOF)
+	return patch["metadata"]
 }

@@ -3,33 +3,33 @@
 package shadow
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	ctrlrecorder "sigs.k8s.io/controller-runtime/pkg/recorder"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/holdfast-dev/holdfast/internal/eventlimit"
 )
 
-const (
-	// notePrefix begins the note of every event.
-	notePrefix = "Shadow, only reported: "
-)
+// notePrefix begins the note of every event.
+const notePrefix = "Shadow, only reported: "
 
-// Manager is a manager whose webhooks and recorders are those of a shadow: whoever is set up with it need not know.
+// Manager is a manager with the webhooks and event recorders of a shadow.
 func Manager(inner manager.Manager) manager.Manager { return &shadowManager{inner} }
 
 type shadowManager struct{ manager.Manager }
 
-// GetWebhookServer gives a server that allows every request after its handler has judged it.
+// GetWebhookServer returns a server that allows every request after its handler has judged it.
 func (m *shadowManager) GetWebhookServer() webhook.Server {
 	return &server{m.Manager.GetWebhookServer()}
 }
 
-// GetEventRecorder gives a recorder whose events say that nothing was done.
+// GetEventRecorder returns a recorder with the prefix in each event.
 func (m *shadowManager) GetEventRecorder(name string) ctrlrecorder.EventRecorder {
 	return &recorder{m.Manager.GetEventRecorder(name)}
 }
@@ -55,4 +55,20 @@ func (r *recorder) AnnotatedEventf(regarding, related runtime.Object, annotation
 
 func shadowNote(format string, args []any) string {
 	return eventlimit.Note(notePrefix + fmt.Sprintf(format, args...))
+}
+
+// settled does not retry what was withheld.
+type settled[R comparable] struct {
+	reconcile.TypedReconciler[R]
+}
+
+// WithoutRetry is a reconciler that does not retry what was withheld: like after a write, the next event reconciles again.
+func WithoutRetry[R comparable](inner reconcile.TypedReconciler[R]) reconcile.TypedReconciler[R] {
+	return settled[R]{inner}
+}
+
+// Reconcile calls the reconciler.
+func (s settled[R]) Reconcile(ctx context.Context, request R) (reconcile.Result, error) {
+	result, err := s.TypedReconciler.Reconcile(ctx, request)
+	return result, Ignore(err)
 }

@@ -17,22 +17,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// removeRest removes what nobody needs once no pod is held.
+// removeRest deletes what is not needed once no pod is held.
 func (u *uninstallation) removeRest(ctx context.Context) error {
 	found, err := u.find(ctx, u.restKinds(), metav1.NamespaceAll)
 	if err != nil {
 		return err
 	}
 	if len(found) == 0 {
-		u.say("there is nothing")
+		u.print("there is nothing")
 	}
 	if u.KeepCRDs {
-		u.say("CustomResourceDefinitions are kept, and with them IPAllocations and NodeResourcePolicies")
+		u.print("CustomResourceDefinitions are kept, and with them IPAllocations and NodeResourcePolicies")
 	}
 	return u.remove(ctx, found)
 }
 
-// restKinds are in the order of removal. The definitions take their objects along.
+// restKinds are in the order of removal. The API server deletes the objects of a definition with it.
 func (u *uninstallation) restKinds() []schema.GroupVersionKind {
 	kinds := slices.Clone(policies)
 	if !u.KeepCRDs {
@@ -41,7 +41,7 @@ func (u *uninstallation) restKinds() []schema.GroupVersionKind {
 	return slices.Concat(kinds, bindings, roles, flows)
 }
 
-// removeNamespace removes what the manager's namespace holds of ours, and every namespace that came with the installation.
+// removeNamespace deletes our objects in the manager's namespace, and every namespace of the installation.
 func (u *uninstallation) removeNamespace(ctx context.Context) error {
 	found, err := u.find(ctx, contents, u.Namespace)
 	if err != nil {
@@ -58,13 +58,13 @@ func (u *uninstallation) removeNamespace(ctx context.Context) error {
 		return err
 	}
 	if !slices.Contains(u.sparedNamespaces, u.Namespace) && !slices.ContainsFunc(own, func(n metav1.PartialObjectMetadata) bool { return n.Name == u.Namespace }) {
-		u.say("there is no Namespace %s with the label %s=%s; one without it stays", u.Namespace, partOfLabel, partOf)
+		u.print("there is no Namespace %s with the label %s=%s; one without it stays", u.Namespace, partOfLabel, partOf)
 	}
 	return u.remove(ctx, own)
 }
 
-// removePods deletes what is left of our pods without waiting for their kubelets: those of a node that is silent would keep the
-// namespace for ever, and what runs there has no account any more.
+// removePods deletes our remaining pods without waiting for their kubelets: a node that does not respond would keep the namespace for ever, and
+// what runs there has no account any more.
 func (u *uninstallation) removePods(ctx context.Context, namespace string) error {
 	var pods corev1.PodList
 	if err := u.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels(ourPods)); err != nil {
@@ -73,20 +73,19 @@ func (u *uninstallation) removePods(ctx context.Context, namespace string) error
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		if u.DryRun {
-			u.say("Pod %s/%s would be deleted", pod.Namespace, pod.Name)
+			u.print("Pod %s/%s would be deleted", pod.Namespace, pod.Name)
 			continue
 		}
 		err := u.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}, client.GracePeriodSeconds(0))
 		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 			return fmt.Errorf("deleting Pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
-		u.say("Pod %s/%s deleted, without waiting for the kubelet of node %q", pod.Namespace, pod.Name, pod.Spec.NodeName)
+		u.print("Pod %s/%s deleted, without waiting for the kubelet of node %q", pod.Namespace, pod.Name, pod.Spec.NodeName)
 	}
 	return nil
 }
 
-// findNamespaces gives the namespaces that came with the installation: the manager's, and those of its other parts; but not those
-// that others use too.
+// findNamespaces returns the namespaces of the installation, but not those that contain objects of others.
 func (u *uninstallation) findNamespaces(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
 	all, err := u.list(ctx, namespaces, metav1.NamespaceAll)
 	if err != nil {
@@ -97,17 +96,16 @@ func (u *uninstallation) findNamespaces(ctx context.Context) ([]metav1.PartialOb
 	}))
 }
 
-// verify waits until nothing of an installation is left.
+// verify waits until no object of an installation is left.
 func (u *uninstallation) verify(ctx context.Context) error {
 	began, forced := time.Now(), false
-	progress := u.newProgress()
 	for {
 		left, err := u.findAll(ctx)
 		if err != nil {
 			return err
 		}
 		if len(left) == 0 || u.DryRun {
-			u.say("%s left", count(len(left), "object is", "objects are"))
+			u.print("%s left", count(len(left), "object is", "objects are"))
 			return u.lastLook(ctx)
 		}
 		names := make([]string, 0, len(left))
@@ -119,19 +117,19 @@ func (u *uninstallation) verify(ctx context.Context) error {
 		}
 		if !forced && time.Since(began) > u.StopTimeout {
 			forced = true
-			if err := u.removeAllPods(ctx); err != nil {
+			if err := u.removeAllPods(ctx, left); err != nil {
 				return err
 			}
 		}
-		progress.say("still there: %s", strings.Join(names, ", "))
+		u.progress("still there: %s", strings.Join(names, ", "))
 		if !rest(ctx, lookInterval) {
 			return ctx.Err()
 		}
 	}
 }
 
-// lastLook reads all pods once more, now that nobody is left who protects or has the right to: between the proof and the loss of
-// the rights somebody may have brought the manager back.
+// lastLook reads all pods once more, now that no account has the right to protect: the manager may have been started again between the proof and
+// the loss of its rights.
 func (u *uninstallation) lastLook(ctx context.Context) error {
 	for number := 1; ; number++ {
 		p, err := u.readPods(ctx)
@@ -141,7 +139,7 @@ func (u *uninstallation) lastLook(ctx context.Context) error {
 		if len(p.held) == 0 || u.DryRun {
 			return nil
 		}
-		u.say("%s protected after the proof, by a manager that was started again for a moment", count(len(p.held), "pod was", "pods were"))
+		u.print("%s protected after the proof, by a manager that was started again for a moment", count(len(p.held), "pod was", "pods were"))
 		u.free(ctx, p)
 		u.report(number, p)
 		if !rest(ctx, lookInterval) {
@@ -150,15 +148,13 @@ func (u *uninstallation) lastLook(ctx context.Context) error {
 	}
 }
 
-// removeAllPods deletes our pods in every namespace of ours that is on its way out.
-func (u *uninstallation) removeAllPods(ctx context.Context) error {
-	own, err := u.findNamespaces(ctx)
-	if err != nil {
-		return err
-	}
+// removeAllPods deletes our pods in the namespaces that are left.
+func (u *uninstallation) removeAllPods(ctx context.Context, left []metav1.PartialObjectMetadata) error {
 	var errs []error
-	for i := range own {
-		errs = append(errs, u.removePods(ctx, own[i].Name))
+	for i := range left {
+		if left[i].Kind == namespaces.Kind {
+			errs = append(errs, u.removePods(ctx, left[i].Name))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -180,7 +176,7 @@ func (u *uninstallation) findAll(ctx context.Context) ([]metav1.PartialObjectMet
 	return slices.Concat(found, more, inside, own), err
 }
 
-// leftBehind explains what does not go; a namespace says so itself, in its conditions.
+// leftBehind names what is left, and what the conditions of its namespaces report.
 func (u *uninstallation) leftBehind(ctx context.Context, names []string) string {
 	explained := fmt.Sprintf("no pod has the finalizer, which is proven, but after %s these are still there: %s", u.GoneTimeout, strings.Join(names, ", "))
 	var list corev1.NamespaceList
@@ -194,7 +190,7 @@ func (u *uninstallation) leftBehind(ctx context.Context, names []string) string 
 		}
 		for _, c := range namespace.Status.Conditions {
 			if c.Status == corev1.ConditionTrue {
-				explained += fmt.Sprintf("; Namespace %s says %s: %s", namespace.Name, c.Type, c.Message)
+				explained += fmt.Sprintf("; Namespace %s has %s: %s", namespace.Name, c.Type, c.Message)
 			}
 		}
 	}

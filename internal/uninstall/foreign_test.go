@@ -23,17 +23,17 @@ func TestIsForeign(t *testing.T) {
 		change func(*metav1.PartialObjectMetadata)
 		want   bool
 	}{
-		"somebody's deployment":                   {gvk: deployment, name: "team", want: true},
+		"another application's deployment":        {gvk: deployment, name: "team", want: true},
 		"the manager's deployment":                {gvk: deployment, name: managerName, labels: map[string]string{partOfLabel: partOf}},
-		"somebody's pod":                          {gvk: pod, name: "team", want: true},
+		"another application's pod":               {gvk: pod, name: "team", want: true},
 		"a pod of ours":                           {gvk: pod, name: "team", labels: ourPods},
 		"the agents, by their label alone":        {gvk: kind("apps", "v1", "DaemonSet"), name: agentName, labels: ourPods},
 		"a pod of something that is listed":       {gvk: pod, name: "team", change: owned},
 		"a pod that is being deleted":             {gvk: pod, name: "team", change: going},
-		"somebody's configuration":                {gvk: configMap, name: "team", want: true},
+		"another application's configuration":     {gvk: configMap, name: "team", want: true},
 		"the API server's root certificates":      {gvk: configMap, name: "kube-root-ca.crt"},
 		"an earlier configuration of the manager": {gvk: configMap, name: "holdfast-manager-config-abc"},
-		"somebody's secret":                       {gvk: secret, name: "team", want: true},
+		"another application's secret":            {gvk: secret, name: "team", want: true},
 		"the webhooks' certificate":               {gvk: secret, name: "holdfast-webhook-cert"},
 		"a chart's release":                       {gvk: secret, name: "sh.helm.release.v1.holdfast.v1"},
 	} {

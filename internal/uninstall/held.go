@@ -5,7 +5,6 @@ package uninstall
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
 	"strings"
@@ -19,14 +18,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/pages"
 )
 
-// Held is an entry of an IPAM with no living pod behind it, which nobody of ours gives back any more; or the address of such a pod that
-// the IPAM has given to a later one.
+// Held is an entry of an IPAM without a living pod, which Holdfast will not release; or the address of such a pod that a later one has.
 type Held struct {
 	// Backend, Pool ("namespace/name") and Address say where it is.
 	Backend, Pool, Address string
 	// PodRef and SandboxID are as recorded.
 	PodRef, SandboxID string
-	// Why says what is known of the pod.
+	// Why is what is known of the pod.
 	Why string
 }
 
@@ -40,8 +38,10 @@ const (
 	whyHandedOn  = "the pool has it for a later pod by now: if this sandbox lives, two use it"
 )
 
-// heldEntries are those entries that no living pod is behind, and the addresses that were handed on. A record tells an entry of an
-// earlier pod from that of its successor; without one, the entry is the living pod's.
+// isHandedOn reports that a later pod has the address.
+func isHandedOn(h Held) bool { return h.Why == whyHandedOn }
+
+// heldEntries are the entries without a living pod, and the addresses that later pods have. Without a record, an entry counts as the living pod's.
 func heldEntries(entries ipam.Snapshot, records []v1alpha1.IPAllocation, living map[string]types.UID) []Held {
 	owners := recordedOwners(records)
 	var held []Held
@@ -70,8 +70,8 @@ func heldEntries(entries ipam.Snapshot, records []v1alpha1.IPAllocation, living 
 	return append(held, handedOn(entries.Entries, records, living)...)
 }
 
-// handedOn are the recorded addresses of pods that are gone whose entry names another sandbox by now: a pod of the same name takes its
-// predecessor's entry over within seconds of the finalizer's removal, and whether that one's sandbox is gone was never proven.
+// handedOn are the recorded addresses of absent pods of which the entry names another sandbox by now: a pod of the same name takes over the entry
+// within seconds of the finalizer's removal, and the end of the earlier sandbox was not proven.
 func handedOn(entries []ipam.Entry, records []v1alpha1.IPAllocation, living map[string]types.UID) []Held {
 	uids := sets.New[string]()
 	for _, uid := range living {
@@ -104,7 +104,7 @@ type place struct {
 	sandboxID string
 }
 
-// recordedOwners maps each entry that we recorded to the name of its record: the UID of its pod, or that of an orphan.
+// recordedOwners maps each recorded entry to the name of its record: the UID of its pod, or that of an orphan.
 func recordedOwners(records []v1alpha1.IPAllocation) map[place]string {
 	owners := map[place]string{}
 	for i := range records {
@@ -117,10 +117,10 @@ func recordedOwners(records []v1alpha1.IPAllocation) map[place]string {
 	return owners
 }
 
-// listHeld says which entries stay. It runs before the records go, so that a second run finds them too.
+// listHeld lists the entries that stay. It runs before the records are deleted, so that a second run finds them too.
 func (u *uninstallation) listHeld(ctx context.Context) error {
 	if u.Entries == nil {
-		u.say("no IPAM is read")
+		u.print("no IPAM is read")
 		return nil
 	}
 	entries, err := u.Entries(ctx)
@@ -133,17 +133,14 @@ func (u *uninstallation) listHeld(ctx context.Context) error {
 	}
 	u.held = heldEntries(entries, records, u.living)
 	if len(u.held) == 0 {
-		u.say("every entry belongs to a pod that lives")
+		u.print("every entry belongs to a pod that lives")
 		return nil
 	}
-	u.say("Holdfast releases nothing now, and does not wait for the sandboxes of these any more. Look whether an address")
-	u.say("still answers before it is given back (the pod of a node that is alive gives it back by itself, by its CNI DEL):")
-	var text strings.Builder
-	if err := writeHeld(&text, u.held); err != nil {
-		return err
-	}
-	fmt.Fprint(u.Out, text.String())
-	return u.writeHeldFile(text.String())
+	u.print("Holdfast releases nothing now, and does not wait for the sandboxes of these any more. Find out whether an address")
+	u.print("is still in use before you release it (the CNI DEL of a pod on a node that is alive releases it):")
+	text := formatHeld(u.held)
+	fmt.Fprint(u.Out, text)
+	return u.writeHeldFile(text)
 }
 
 func (u *uninstallation) records(ctx context.Context) ([]v1alpha1.IPAllocation, error) {
@@ -160,13 +157,15 @@ func (u *uninstallation) records(ctx context.Context) ([]v1alpha1.IPAllocation, 
 	return records, nil
 }
 
-func writeHeld(w io.Writer, held []Held) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+func formatHeld(held []Held) string {
+	var text strings.Builder
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "BACKEND\tPOOL\tADDRESS\tPODREF\tSANDBOX\tWHY")
 	for _, h := range held {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", h.Backend, h.Pool, h.Address, h.PodRef, h.SandboxID, h.Why)
 	}
-	return table.Flush()
+	_ = table.Flush() // a strings.Builder returns no error
+	return text.String()
 }
 
 func (u *uninstallation) writeHeldFile(text string) error {
@@ -176,6 +175,6 @@ func (u *uninstallation) writeHeldFile(text string) error {
 	if err := os.WriteFile(u.HeldFile, []byte(text), 0o600); err != nil {
 		return fmt.Errorf("writing the list of entries that stay: %w", err)
 	}
-	u.say("written to %s", u.HeldFile)
+	u.print("written to %s", u.HeldFile)
 	return nil
 }

@@ -43,22 +43,22 @@ func TestHeldEntries(t *testing.T) {
 		records []v1alpha1.IPAllocation
 		want    string // why; empty where it is not listed
 	}{
-		"a living pod's entry that nobody recorded stays its own":          {entry: entry("192.0.2.1", "apps/web-0", "s"), want: ""},
+		"a living pod's entry without a record stays its own":              {entry: entry("192.0.2.1", "apps/web-0", "s"), want: ""},
 		"a living pod's recorded entry stays its own":                      {entry("192.0.2.1", "apps/web-0", "s"), []v1alpha1.IPAllocation{record("uid-2", "192.0.2.1", "s")}, ""},
 		"an entry under a living name that an earlier pod's record claims": {entry("192.0.2.1", "apps/web-0", "s"), []v1alpha1.IPAllocation{record("uid-1", "192.0.2.1", "s")}, whyDeleted},
 		"a later pod's entry where an earlier one was held":                {entry("192.0.2.1", "apps/web-0", "s"), []v1alpha1.IPAllocation{record("uid-1", "192.0.2.1", "other")}, whyHandedOn},
 		"a later pod's entry, recorded, where an earlier one was held": {entry("192.0.2.1", "apps/web-0", "s"),
 			[]v1alpha1.IPAllocation{record("uid-1", "192.0.2.1", "other"), record("uid-2", "192.0.2.1", "s")}, whyHandedOn},
-		"another pod's entry where an orphan was":                    {entry("192.0.2.1", "apps/web-0", "s"), []v1alpha1.IPAllocation{record("orphan-other", "192.0.2.1", "other")}, whyHandedOn},
-		"a living pod's record of an earlier sandbox of its own":     {entry("192.0.2.1", "apps/web-0", "s"), []v1alpha1.IPAllocation{record("uid-2", "192.0.2.1", "other")}, ""},
-		"a record of that address in another pool says nothing":      {entry("192.0.2.1", "apps/web-0", "s"), []v1alpha1.IPAllocation{elsewhere(record("uid-1", "192.0.2.1", "other"))}, ""},
-		"a record whose address is in no pool any more says nothing": {entry: entry("192.0.2.1", "apps/web-0", "s"), records: []v1alpha1.IPAllocation{record("uid-1", "192.0.2.2", "other")}},
-		"a record of another address says nothing":                   {entry("192.0.2.1", "apps/web-0", "s"), []v1alpha1.IPAllocation{record("uid-1", "192.0.2.9", "s")}, ""},
-		"no pod of that name":                                        {entry: entry("192.0.2.1", "apps/web-1", "s"), want: whyGone},
-		"no pod of that name, and its record":                        {entry("192.0.2.1", "apps/web-1", "s"), []v1alpha1.IPAllocation{record("uid-1", "192.0.2.1", "s")}, whyGone},
-		"an orphan under a living name":                              {entry("192.0.2.1", "apps/web-0", "s"), []v1alpha1.IPAllocation{record("orphan-s", "192.0.2.1", "s")}, whyOrphan},
-		"a tombstone":                                                {entry: entry("192.0.2.1", "holdfast-releasing/uid-1", "s"), want: whyReleasing},
-		"a reference that names no pod":                              {entry: entry("192.0.2.1", "", "s"), want: whyGone},
+		"another pod's entry where an orphan was":                      {entry("192.0.2.1", "apps/web-0", "s"), []v1alpha1.IPAllocation{record("orphan-other", "192.0.2.1", "other")}, whyHandedOn},
+		"a living pod's record of an earlier sandbox of its own":       {entry("192.0.2.1", "apps/web-0", "s"), []v1alpha1.IPAllocation{record("uid-2", "192.0.2.1", "other")}, ""},
+		"a record of that address in another pool says nothing":        {entry("192.0.2.1", "apps/web-0", "s"), []v1alpha1.IPAllocation{elsewhere(record("uid-1", "192.0.2.1", "other"))}, ""},
+		"a record whose address is in no pool any more does not count": {entry: entry("192.0.2.1", "apps/web-0", "s"), records: []v1alpha1.IPAllocation{record("uid-1", "192.0.2.2", "other")}},
+		"a record of another address says nothing":                     {entry("192.0.2.1", "apps/web-0", "s"), []v1alpha1.IPAllocation{record("uid-1", "192.0.2.9", "s")}, ""},
+		"no pod of that name":                                          {entry: entry("192.0.2.1", "apps/web-1", "s"), want: whyGone},
+		"no pod of that name, and its record":                          {entry("192.0.2.1", "apps/web-1", "s"), []v1alpha1.IPAllocation{record("uid-1", "192.0.2.1", "s")}, whyGone},
+		"an orphan under a living name":                                {entry("192.0.2.1", "apps/web-0", "s"), []v1alpha1.IPAllocation{record("orphan-s", "192.0.2.1", "s")}, whyOrphan},
+		"a tombstone":                                                  {entry: entry("192.0.2.1", "holdfast-releasing/uid-1", "s"), want: whyReleasing},
+		"a reference that names no pod":                                {entry: entry("192.0.2.1", "", "s"), want: whyGone},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestHeldEntries(t *testing.T) {
 	}
 }
 
-// TestWhatWasHandedOnIsListedAsItWasHeld: whoever looks for the sandbox needs its own ID, not that of the pod which has the address now.
+// TestWhatWasHandedOnIsListedAsItWasHeld: the user looks for the sandbox by its own ID, not by that of the pod which has the address now.
 func TestWhatWasHandedOnIsListedAsItWasHeld(t *testing.T) {
 	entries := ipam.Snapshot{Entries: []ipam.Entry{entry("192.0.2.1", "apps/web-0", "s")}}
 	got := heldEntries(entries, []v1alpha1.IPAllocation{record("uid-1", "192.0.2.1", "other")}, map[string]types.UID{"apps/web-0": "uid-2"})
@@ -84,8 +84,8 @@ func TestWhatWasHandedOnIsListedAsItWasHeld(t *testing.T) {
 	var out strings.Builder
 	u := &uninstallation{Options: Options{Out: &out}, held: got}
 	u.conclude()
-	if text := out.String(); !strings.Contains(text, "1 address was held for a sandbox that was not seen to end") || strings.Contains(text, "no pod behind") {
-		t.Errorf("the end does not tell of it: %s", text)
+	if text := out.String(); !strings.Contains(text, "1 address was held for a sandbox of which no end was seen") || strings.Contains(text, "no pod behind") {
+		t.Errorf("the conclusion does not report it: %s", text)
 	}
 }
 

@@ -14,7 +14,7 @@ const (
 	partOfLabel = "app.kubernetes.io/part-of"
 	partOf      = "holdfast"
 
-	// domain ends the names of objects that are called by our domain: those are ours whatever their labels.
+	// domain ends the names of objects that are named by our domain: those are ours with any labels.
 	domain = ".holdfast.dev"
 	prefix = "holdfast-"
 
@@ -36,7 +36,7 @@ var (
 	namespaces         = kind("", "v1", "Namespace")
 )
 
-// protectors are what puts the finalizer on pods, and whatever else the API server calls us for. Bindings go before policies.
+// protectors are what puts the finalizer on pods, and every other webhook. Bindings are deleted before policies.
 var protectors = []schema.GroupVersionKind{
 	kind(admissionGroup, "v1", "MutatingAdmissionPolicyBinding"),
 	kind(admissionGroup, "v1", "MutatingAdmissionPolicy"),
@@ -44,7 +44,7 @@ var protectors = []schema.GroupVersionKind{
 	validatingWebhooks,
 }
 
-// policies judge others' writes, without a call.
+// policies judge writes without a call.
 var policies = []schema.GroupVersionKind{
 	kind(admissionGroup, "v1", "ValidatingAdmissionPolicyBinding"),
 	kind(admissionGroup, "v1", "ValidatingAdmissionPolicy"),
@@ -55,13 +55,13 @@ var (
 	roles    = []schema.GroupVersionKind{kind(rbacGroup, "v1", "ClusterRole"), kind(rbacGroup, "v1", "Role")}
 )
 
-// flows are how the API server queues the manager's calls.
+// flows configure how the API server queues the manager's calls.
 var flows = []schema.GroupVersionKind{
 	kind("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema"),
 	kind("flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration"),
 }
 
-// contents are what the namespace holds. Certificates go before their Secrets, which would be made again.
+// contents are what the namespace has. Certificates are deleted before their Secrets, which would be created again.
 var contents = []schema.GroupVersionKind{
 	kind("monitoring.coreos.com", "v1", "ServiceMonitor"),
 	kind("monitoring.coreos.com", "v1", "PodMonitor"),
@@ -82,8 +82,7 @@ var contents = []schema.GroupVersionKind{
 
 const finalizerPolicy = "holdfast-finalizer"
 
-// obstacles are the names of the policies, and of their bindings, that would refuse what the sweep and the last step do: they take
-// finalizers off pods, and delete Leases.
+// obstacles are the names of the policies, and of their bindings, that would refuse the sweep and the deletion of Leases.
 var obstacles = []string{finalizerPolicy, "holdfast-leases"}
 
 // otherPolicies are the names of the other admission policies, and of their bindings (config/policies, config/components).
@@ -92,8 +91,8 @@ var otherPolicies = []string{"holdfast-guarded-label", "holdfast-manager-pods", 
 
 var policyNames = slices.Concat(obstacles, otherPolicies)
 
-// known are the names of what an installation has, whatever its labels: those of a component are applied beside config/default, a
-// Secret is made by cert-manager, a Lease by the manager.
+// known are the names of an installation's objects, with any labels: components are applied beside config/default, cert-manager creates Secrets,
+// and the manager a Lease.
 var known = map[string][]string{
 	"MutatingWebhookConfiguration":     {"holdfast-protect", "holdfast-slices"},
 	"ValidatingWebhookConfiguration":   {"holdfast-release", "holdfast-node-resources"},
@@ -119,8 +118,8 @@ func kind(group, version, name string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: group, Version: version, Kind: name}
 }
 
-// isOurs says whether an object is part of an installation: it has a known name, a name in our domain, or a name that begins
-// with ours together with our label. The beginning or the label alone may be somebody else's.
+// isOurs reports whether an object is part of an installation: it has a known name, a name in our domain, or our prefix together with our label. Prefix
+// or label alone may be another application's.
 func isOurs(gvk schema.GroupVersionKind, object *metav1.PartialObjectMetadata) bool {
 	name := object.Name
 	switch {

@@ -29,12 +29,12 @@ func TestIsOurs(t *testing.T) {
 		"a preset's role":                                     {clusterRole, "holdfast-node-resources-ciliumnodes", map[string]string{aggregateLabel: "true"}, true},
 		"a user's role that is collected":                     {clusterRole, "team-network", map[string]string{aggregateLabel: "true"}, false},
 		"the manager's Lease":                                 {lease, "holdfast-manager", nil, true},
-		"somebody's Lease":                                    {lease, "holdfast-1", nil, false},
+		"another application's Lease":                         {lease, "holdfast-1", nil, false},
 		"the namespace of an installation":                    {namespaces, "holdfast-system", ours, true},
 		"a namespace of another name that came with it":       {namespaces, "network-guard", ours, true},
 		"a namespace without our label":                       {namespaces, "holdfast-system", nil, false},
-		"kube-system, whatever its labels":                    {namespaces, "kube-system", ours, false},
-		"default, whatever its labels":                        {namespaces, "default", ours, false},
+		"kube-system, with any labels":                        {namespaces, "kube-system", ours, false},
+		"default, with any labels":                            {namespaces, "default", ours, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

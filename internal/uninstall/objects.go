@@ -22,10 +22,11 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/pages"
 )
 
-// isMissing says that an object, or its whole resource, is not there.
+// isMissing reports that an object or its resource does not exist.
 func isMissing(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
 
-// list reads the metadata of all objects of a kind, in one namespace or, with "", in all. A kind that is not served has none.
+// list reads the metadata of all objects of a kind; of a namespaced kind those in one namespace or, with "", in all. A kind that is not served has
+// none.
 func (u *uninstallation) list(ctx context.Context, gvk schema.GroupVersionKind, namespace string) ([]metav1.PartialObjectMetadata, error) {
 	var all []metav1.PartialObjectMetadata
 	for page, err := range pages.Metadata(ctx, u.Client, gvk, client.InNamespace(namespace)) {
@@ -43,18 +44,10 @@ func (u *uninstallation) list(ctx context.Context, gvk schema.GroupVersionKind, 
 	return all, nil
 }
 
-// find gives the objects of some kinds that are part of the installation; of namespaced kinds those in one namespace, or, with
-// "", in all.
-func (u *uninstallation) find(ctx context.Context, kinds []schema.GroupVersionKind, in string) ([]metav1.PartialObjectMetadata, error) {
+// find lists the objects of some kinds that are part of the installation.
+func (u *uninstallation) find(ctx context.Context, kinds []schema.GroupVersionKind, namespace string) ([]metav1.PartialObjectMetadata, error) {
 	var ours []metav1.PartialObjectMetadata
 	for _, gvk := range kinds {
-		namespace, served, err := u.scope(gvk, in)
-		if err != nil {
-			return nil, err
-		}
-		if !served {
-			continue
-		}
 		all, err := u.list(ctx, gvk, namespace)
 		if err != nil {
 			return nil, err
@@ -64,21 +57,7 @@ func (u *uninstallation) find(ctx context.Context, kinds []schema.GroupVersionKi
 	return ours, nil
 }
 
-// scope is where to look for a kind, if it is served.
-func (u *uninstallation) scope(gvk schema.GroupVersionKind, in string) (namespace string, served bool, err error) {
-	mapping, err := u.Client.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
-	switch {
-	case meta.IsNoMatchError(err):
-		return "", false, nil
-	case err != nil:
-		return "", false, fmt.Errorf("asking whether the API server has %s: %w", gvk.GroupKind(), err)
-	case mapping.Scope.Name() == meta.RESTScopeNameNamespace:
-		return in, true, nil
-	}
-	return metav1.NamespaceAll, true, nil
-}
-
-// findCallers gives the webhook configurations that call our Service and no other, under whatever name.
+// findCallers lists the webhook configurations, of any name, that call our Service and no other.
 func (u *uninstallation) findCallers(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
 	var callers []metav1.PartialObjectMetadata
 	for _, gvk := range []schema.GroupVersionKind{mutatingWebhooks, validatingWebhooks} {
@@ -88,7 +67,7 @@ func (u *uninstallation) findCallers(ctx context.Context) ([]metav1.PartialObjec
 			return nil, fmt.Errorf("listing every %s: %w", gvk.Kind, err)
 		}
 		for i := range list.Items {
-			// What a webhook calls is written alike in both kinds.
+			// The field that names the Service is the same in both kinds.
 			var c admissionregistrationv1.ValidatingWebhookConfiguration
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &c); err != nil {
 				return nil, fmt.Errorf("reading %s %s: %w", gvk.Kind, list.Items[i].GetName(), err)
@@ -108,17 +87,17 @@ func (u *uninstallation) callsOthers(w admissionregistrationv1.ValidatingWebhook
 	return s == nil || s.Namespace != u.Namespace || s.Name != "holdfast-webhook"
 }
 
-// remove deletes objects, each by its UID, and says so. One that cannot be deleted stops no other.
+// remove deletes objects, each by its UID. One that cannot be deleted stops no other.
 func (u *uninstallation) remove(ctx context.Context, objects []metav1.PartialObjectMetadata) error {
 	var errs []error
 	for i := range objects {
 		object := &objects[i]
 		if u.DryRun {
-			u.say("%s would be deleted", nameOf(object))
+			u.print("%s would be deleted", nameOf(object))
 			continue
 		}
 		if object.DeletionTimestamp != nil {
-			u.say("%s is being deleted", nameOf(object))
+			u.print("%s is being deleted", nameOf(object))
 			continue
 		}
 		target := &unstructured.Unstructured{}
@@ -128,7 +107,7 @@ func (u *uninstallation) remove(ctx context.Context, objects []metav1.PartialObj
 		err := u.deletePast(ctx, target, client.Preconditions{UID: &object.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 		switch {
 		case err == nil:
-			u.say("%s deleted", nameOf(object))
+			u.print("%s deleted", nameOf(object))
 		case !isMissing(err) && !apierrors.IsConflict(err):
 			errs = append(errs, fmt.Errorf("deleting %s: %w", nameOf(object), err))
 		}
@@ -136,8 +115,7 @@ func (u *uninstallation) remove(ctx context.Context, objects []metav1.PartialObj
 	return errors.Join(errs...)
 }
 
-// deletePast deletes an object that a policy of ours refused to give up a moment ago: an API server forgets a policy that was deleted within
-// seconds, not at once.
+// deletePast deletes an object, and tries again while a policy of ours refuses it: API servers apply a deleted policy for some seconds more.
 func (u *uninstallation) deletePast(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
 	for began := time.Now(); ; {
 		err := u.Client.Delete(ctx, object, options...)

@@ -28,7 +28,7 @@ func TestAPolicyThatWasDeletedIsWaitedOut(t *testing.T) {
 		deleted      bool
 	}{
 		"a policy that the API server forgets soon": {forbidden("ValidatingAdmissionPolicy 'holdfast-leases' with binding 'holdfast-leases' denied request"), 3, 4, true},
-		"a policy that somebody applies again":      {forbidden("ValidatingAdmissionPolicy 'holdfast-leases' with binding 'holdfast-leases' denied request"), 0, 0, false},
+		"a policy that is applied again":            {forbidden("ValidatingAdmissionPolicy 'holdfast-leases' with binding 'holdfast-leases' denied request"), 0, 0, false},
 		"a policy of others is not waited for":      {forbidden("ValidatingAdmissionPolicy 'theirs' denied request"), 0, 1, false},
 		"a right that is missing is not waited for": {forbidden("User \"jane\" cannot delete resource \"leases\""), 0, 1, false},
 		"a failure of another kind is not tried on": {errors.New("connection refused"), 0, 1, false},

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,8 +24,10 @@ type uninstallation struct {
 	living map[string]types.UID
 	// held are the entries that stay.
 	held []Held
-	// sparedNamespaces are those that stay for what others have in them.
+	// sparedNamespaces stay because they contain objects of others.
 	sparedNamespaces []string
+	// progressed is the time of the last line of progress.
+	progressed time.Time
 }
 
 type step struct {
@@ -33,9 +36,9 @@ type step struct {
 	run   func(context.Context) error
 }
 
-// Run uninstalls. It returns nil when it is proven that no pod has the finalizer, and everything else is gone too, or, with
-// LeaveObjects, what protects and every webhook; after a dry run, when everything could be read. A *TimeoutError and ErrStopped say
-// that it was cut short, a *WaitersError and an *ElsewhereError that something has to be done before; nothing was changed then.
+// Run uninstalls. It returns nil when it is proven that no pod has the finalizer, and everything else is deleted (with LeaveObjects: every protector
+// and webhook); after a dry run, when everything could be read. A *TimeoutError and ErrStopped mean that it was interrupted, a *WaitersError and an
+// *ElsewhereError that it changed nothing, because something has to be done before.
 func Run(ctx context.Context, o Options) error {
 	u := &uninstallation{Options: o.withDefaults()}
 	if o.Timeout > 0 {
@@ -67,11 +70,10 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// beforeDeadline is how the client's rate limiter refuses a request that it could not let through in time
-// (golang.org/x/time/rate); there is no error value to compare with.
+// beforeDeadline is in the error of golang.org/x/time/rate for a request that could not start in time; it exports no error value.
 const beforeDeadline = "would exceed context deadline"
 
-// ended tells the end of the context from a failure.
+// ended is the error of a run: a time-out, a signal or a failure.
 func (u *uninstallation) ended(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(context.Cause(ctx), errTimedOut), u.Timeout > 0 && strings.Contains(err.Error(), beforeDeadline):
@@ -92,49 +94,29 @@ func (u *uninstallation) conclude() {
 		done = "Holdfast is stopped, and its other objects are left to the tool that applied them"
 	}
 	fmt.Fprintf(u.Out, "%s. No pod has its finalizer: two reads of all pods, %s apart, found none.\n", done, u.PassInterval)
-	handed := 0
-	for i := range u.held {
-		if u.held[i].Why == whyHandedOn {
-			handed++
-		}
+	stay := slices.DeleteFunc(slices.Clone(u.held), isHandedOn)
+	if len(stay) > 0 {
+		fmt.Fprintf(u.Out, "%s in an IPAM with no pod behind them: see the list above.\n", count(len(stay), "entry stays", "entries stay"))
 	}
-	if stay := len(u.held) - handed; stay > 0 {
-		fmt.Fprintf(u.Out, "%s in an IPAM with no pod behind them: see the list above.\n", count(stay, "entry stays", "entries stay"))
-	}
-	if handed > 0 {
-		fmt.Fprintf(u.Out, "%s held for a sandbox that was not seen to end, and a later pod has it now: see the list above, and look for that sandbox first.\n",
+	if handed := len(u.held) - len(stay); handed > 0 {
+		fmt.Fprintf(u.Out, "%s held for a sandbox of which no end was seen, and a later pod has it now: see the list above, and look for that sandbox first.\n",
 			count(handed, "address was", "addresses were"))
 	}
 }
 
-// say prints a line of a step.
-func (u *uninstallation) say(format string, args ...any) {
+// print prints a line of a step.
+func (u *uninstallation) print(format string, args ...any) {
 	fmt.Fprintf(u.Out, "    "+format+"\n", args...)
 }
 
-// progress prints where a longer step is, at most once a second, and what has not changed more rarely.
-type progress struct {
-	u    *uninstallation
-	last time.Time
-	text string
-}
+// progressInterval is the least time between two lines of progress.
+const progressInterval = 2 * time.Second
 
-// The least times between two lines of progress.
-const (
-	betweenLines     = time.Second
-	betweenSameLines = 10 * time.Second
-)
-
-func (u *uninstallation) newProgress() *progress { return &progress{u: u, last: time.Now()} }
-
-func (p *progress) say(format string, args ...any) {
-	now, text, pause := time.Now(), fmt.Sprintf(format, args...), betweenLines
-	if text == p.text {
-		pause = betweenSameLines
-	}
-	if now.Sub(p.last) >= pause {
-		p.last, p.text = now, text
-		fmt.Fprintf(p.u.Progress, "    … %s\n", text)
+// progress prints how far a longer step is.
+func (u *uninstallation) progress(format string, args ...any) {
+	if time.Since(u.progressed) >= progressInterval {
+		u.progressed = time.Now()
+		fmt.Fprintf(u.Progress, "    … "+format+"\n", args...)
 	}
 }
 

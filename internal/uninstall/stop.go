@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// lookInterval is how often something that is on its way is looked at.
+// lookInterval is how often the progress of a deletion is read.
 const lookInterval = time.Second
 
 // managerLabels select the manager's pods where its Deployment is gone (config/manager/deployment.yaml).
@@ -27,7 +27,7 @@ var managerLabels = labels.Set{"app.kubernetes.io/name": "holdfast", "app.kubern
 // ourPods select the pods of every part.
 var ourPods = labels.Set{"app.kubernetes.io/name": "holdfast"}
 
-// stop scales the manager to nothing and waits until its pods are gone. Where one does not go, its account loses its rights.
+// stop scales the manager to 0 and waits until its pods do not exist. If one stays, its account loses its rights.
 func (u *uninstallation) stop(ctx context.Context) error {
 	selector, err := u.scaleDown(ctx)
 	if err != nil {
@@ -41,10 +41,10 @@ func (u *uninstallation) stop(ctx context.Context) error {
 		return err
 	}
 	if len(left) == 0 {
-		u.say("no pod of the manager runs")
+		u.print("no pod of the manager runs")
 		return nil
 	}
-	u.say("these pods of the manager are still there, ended or not, so its account loses its rights: %s", strings.Join(left, ", "))
+	u.print("these pods of the manager are still there, ended or not, so its account loses its rights: %s", strings.Join(left, ", "))
 	rights, err := u.find(ctx, bindings, metav1.NamespaceAll)
 	if err != nil {
 		return err
@@ -52,14 +52,14 @@ func (u *uninstallation) stop(ctx context.Context) error {
 	return u.remove(ctx, rights)
 }
 
-// scaleDown asks for no replica and gives the selector of the pods.
+// scaleDown scales the manager to 0 and returns the selector of its pods.
 func (u *uninstallation) scaleDown(ctx context.Context) (labels.Selector, error) {
 	deployment, err := u.manager(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if deployment == nil {
-		u.say("there is no Deployment %s/%s", u.Namespace, managerName)
+		u.print("there is no Deployment %s/%s", u.Namespace, managerName)
 		return managerLabels.AsSelector(), nil
 	}
 	selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
@@ -69,17 +69,17 @@ func (u *uninstallation) scaleDown(ctx context.Context) (labels.Selector, error)
 	replicas := *deployment.Spec.Replicas
 	switch {
 	case replicas == 0:
-		u.say("Deployment %s/%s has no replicas", u.Namespace, managerName)
+		u.print("Deployment %s/%s has no replicas", u.Namespace, managerName)
 		return selector, nil
 	case u.DryRun:
-		u.say("Deployment %s/%s would be scaled from %d to 0", u.Namespace, managerName, replicas)
+		u.print("Deployment %s/%s would be scaled from %d to 0", u.Namespace, managerName, replicas)
 		return selector, nil
 	}
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`))
 	if err := u.Client.Patch(ctx, deployment, patch); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("scaling Deployment %s/%s to 0: %w", u.Namespace, managerName, err)
 	}
-	u.say("Deployment %s/%s scaled from %d to 0", u.Namespace, managerName, replicas)
+	u.print("Deployment %s/%s scaled from %d to 0", u.Namespace, managerName, replicas)
 	return selector, nil
 }
 
@@ -96,24 +96,23 @@ func (u *uninstallation) manager(ctx context.Context) (*appsv1.Deployment, error
 	return deployment, nil
 }
 
-// awaitPods waits until the pods are gone, StopTimeout at most, and gives those that are not.
+// awaitPods waits until the pods do not exist, StopTimeout at most, and returns those that do.
 func (u *uninstallation) awaitPods(ctx context.Context, selector labels.Selector) ([]string, error) {
 	deadline := time.Now().Add(u.StopTimeout)
-	progress := u.newProgress()
 	for {
 		left, running, err := u.managerPods(ctx, selector)
 		if err != nil || !running || time.Now().After(deadline) {
 			return left, err
 		}
-		progress.say("waiting for the manager's pods to stop: %s", strings.Join(left, ", "))
+		u.progress("waiting for the manager's pods to stop: %s", strings.Join(left, ", "))
 		if !rest(ctx, lookInterval) {
 			return nil, errors.New("the pods of the manager have not stopped")
 		}
 	}
 }
 
-// managerPods are the manager's pods, each with its node, and whether any of them is worth waiting for. A terminal phase is
-// no proof that a pod has ended: PodGC writes one for a node that is silent.
+// managerPods are the manager's pods, each with its node, and whether any of them may still stop. A terminal phase is no proof that its containers
+// ended: PodGC writes one for a node that does not respond.
 func (u *uninstallation) managerPods(ctx context.Context, selector labels.Selector) (names []string, running bool, err error) {
 	var pods corev1.PodList
 	if err := u.Client.List(ctx, &pods, client.InNamespace(u.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
@@ -127,14 +126,14 @@ func (u *uninstallation) managerPods(ctx context.Context, selector labels.Select
 	return names, running, nil
 }
 
-// removeProtectors takes away what puts the finalizer on pods, every other webhook of ours, and the policies that would refuse the sweep.
+// removeProtectors deletes what protects pods, every other webhook of ours, and the policies that would refuse the sweep.
 func (u *uninstallation) removeProtectors(ctx context.Context) error {
 	found, err := u.findProtectors(ctx)
 	if err != nil {
 		return err
 	}
 	if len(found) == 0 {
-		u.say("there is none")
+		u.print("there is none")
 	}
 	return u.remove(ctx, found)
 }
@@ -153,12 +152,8 @@ func (u *uninstallation) findProtectors(ctx context.Context) ([]metav1.PartialOb
 	if err != nil {
 		return nil, err
 	}
-	seen := map[types.UID]bool{}
-	for i := range found {
-		seen[found[i].UID] = true
-	}
 	for i := range callers {
-		if !seen[callers[i].UID] {
+		if !slices.ContainsFunc(found, func(o metav1.PartialObjectMetadata) bool { return o.UID == callers[i].UID }) {
 			found = append(found, callers[i])
 		}
 	}

@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	// workers take finalizers off side by side; the client's rate limit bounds them together.
+	// workers remove finalizers concurrently; the client's rate limit bounds them together.
 	workers = 16
 	// cleanPasses prove it.
 	cleanPasses = 2
-	// restarts bounds how often a list of pods is begun anew because its continuation had expired, which is after 5 minutes.
+	// restarts bounds how often a list of pods begins anew because its continuation has expired, after 5 minutes.
 	restarts = 5
-	// tries, lookInterval apart, are made of a pod that a forgotten policy still refuses; the next pass makes more.
+	// tries, lookInterval apart, are made of a pod that a deleted policy still refuses; the next pass makes more.
 	tries = 10
 	// shownFailures bounds the failures of one pass that are printed.
 	shownFailures = 5
@@ -47,8 +47,8 @@ type pass struct {
 	failures []error
 }
 
-// sweep reads all pods and takes the finalizer off, until two reads in a row, PassInterval apart, have found none. Before each
-// read it looks again for what protects.
+// sweep reads all pods and removes the finalizer, until two reads in a row, PassInterval apart, have found none. Before each read it removes
+// protectors that were applied again.
 func (u *uninstallation) sweep(ctx context.Context) error {
 	clean := 0
 	for number := 1; ; number++ {
@@ -65,13 +65,12 @@ func (u *uninstallation) sweep(ctx context.Context) error {
 		if u.DryRun {
 			return nil
 		}
-		clean++
-		if len(p.held) > 0 {
+		if clean++; len(p.held) > 0 {
 			clean = 0
 		}
 		if clean == cleanPasses {
 			u.proven = true
-			u.say("proven: %d reads of all pods in a row, %s apart, found no finalizer %s", cleanPasses, u.PassInterval, v1alpha1.Finalizer)
+			u.print("proven: %d reads of all pods in a row, %s apart, found no finalizer %s", cleanPasses, u.PassInterval, v1alpha1.Finalizer)
 			return nil
 		}
 		if (len(p.held) == 0 || len(p.failures) > 0) && !rest(ctx, u.PassInterval) {
@@ -87,7 +86,7 @@ func (u *uninstallation) sweep(ctx context.Context) error {
 	}
 }
 
-// removeWhatCameBack stops and removes once more what protects. A pass before it proves nothing.
+// removeWhatCameBack stops the manager and deletes protectors once more. A pass before it proves nothing.
 func (u *uninstallation) removeWhatCameBack(ctx context.Context) (bool, error) {
 	manager, err := u.manager(ctx)
 	if err != nil {
@@ -101,7 +100,7 @@ func (u *uninstallation) removeWhatCameBack(ctx context.Context) (bool, error) {
 	if !runs && len(found) == 0 {
 		return false, nil
 	}
-	u.say("what protects pods has come back; stop the tool that applies it (a GitOps controller?):")
+	u.print("what protects pods has come back; stop the tool that applies it (a GitOps controller?):")
 	if runs {
 		if err := u.stop(ctx); err != nil {
 			return true, err
@@ -110,12 +109,10 @@ func (u *uninstallation) removeWhatCameBack(ctx context.Context) (bool, error) {
 	return true, u.remove(ctx, found)
 }
 
-// readPods reads the metadata of every pod. Its first page is as new as the API server's data, and so are the others, or the
-// list begins anew.
+// readPods reads the metadata of every pod, from one version of the API server's data.
 func (u *uninstallation) readPods(ctx context.Context) (*pass, error) {
-	progress := u.newProgress()
 	for again := 0; ; again++ {
-		p, err := u.readPages(ctx, progress)
+		p, err := u.readPages(ctx)
 		if apierrors.IsResourceExpired(err) && again < restarts {
 			continue
 		}
@@ -126,7 +123,7 @@ func (u *uninstallation) readPods(ctx context.Context) (*pass, error) {
 	}
 }
 
-func (u *uninstallation) readPages(ctx context.Context, progress *progress) (*pass, error) {
+func (u *uninstallation) readPages(ctx context.Context) (*pass, error) {
 	p := &pass{living: map[string]types.UID{}, ending: map[types.UID]bool{}, ways: map[finalizer.Way]int{}}
 	for page, err := range pages.Metadata(ctx, u.Client, corev1.SchemeGroupVersion.WithKind("Pod")) {
 		if err != nil {
@@ -135,7 +132,7 @@ func (u *uninstallation) readPages(ctx context.Context, progress *progress) (*pa
 		for i := range page.Items {
 			p.add(&page.Items[i])
 		}
-		progress.say("%d pods read", p.read)
+		u.progress("%d pods read", p.read)
 	}
 	return p, nil
 }
@@ -159,13 +156,12 @@ func (p *pass) add(object *metav1.PartialObjectMetadata) {
 	}
 }
 
-// free takes finalizer and label off. A pod that fails is left for the next pass.
+// free removes finalizer and label. A pod that fails is left for the next pass.
 func (u *uninstallation) free(ctx context.Context, p *pass) {
 	if u.DryRun {
 		return
 	}
 	remover := finalizer.Client{Writer: u.Client, Reader: u.Client}
-	progress := u.newProgress()
 	todo := append(slices.Clone(p.held), p.labeled...)
 	done := 0
 	var group errgroup.Group
@@ -184,15 +180,15 @@ func (u *uninstallation) free(ctx context.Context, p *pass) {
 				p.ways[way]++
 			}
 			done++
-			progress.say("%d of %d pods done, %d failed", done, len(todo), len(p.failures))
+			u.progress("%d of %d pods done, %d failed", done, len(todo), len(p.failures))
 			return nil
 		})
 	}
 	_ = group.Wait() // no function of it returns an error: they are in the pass
 }
 
-// take takes the finalizer off a pod. An API server forgets a policy within seconds of its deletion. So it says why on a pod that is being deleted,
-// and tries again on one that lives, where what it says would stay.
+// take removes the finalizer from a pod. An API server applies a deleted policy for some seconds more. That accepts a statement on a pod that is
+// being deleted; on a living pod the statement would stay, so it tries again.
 func (u *uninstallation) take(ctx context.Context, remover finalizer.Client, pod finalizer.Pod, ending bool) (finalizer.Way, error) {
 	if ending {
 		return remover.Unhold(ctx, pod, "Holdfast is uninstalled")
@@ -210,16 +206,16 @@ func (u *uninstallation) report(number int, p *pass) {
 		number, count(p.read, "pod", "pods"), len(p.held), p.deleting, len(p.labeled))
 	switch {
 	case u.DryRun, len(p.held)+len(p.labeled) == 0:
-		u.say("%s", what)
+		u.print("%s", what)
 	default:
-		u.say("%s; %d freed, %d through pods/status, %d gone by themselves, %d failed", what,
+		u.print("%s; %d freed, %d through pods/status, %d already deleted, %d failed", what,
 			p.ways[finalizer.WayPatch], p.ways[finalizer.WayStatus], p.ways[finalizer.WayGone], len(p.failures))
 	}
 	for i, err := range p.failures {
 		if i == shownFailures {
-			u.say("  … and %d more", len(p.failures)-shownFailures)
+			u.print("  … and %d more", len(p.failures)-shownFailures)
 			break
 		}
-		u.say("  %v; tried again in the next pass", err)
+		u.print("  %v; tried again in the next pass", err)
 	}
 }

@@ -31,7 +31,7 @@ func Describe(name, version string) string {
 	return fmt.Sprintf("%s %s (%s, %s/%s)", name, version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// VersionCommand prints a program's description. The example names the program as it is called.
+// VersionCommand prints a program's description; called is the program in the example.
 func VersionCommand(called, description string) *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
@@ -107,7 +107,7 @@ func (f *Flags) Logger() logr.Logger {
 	return logger
 }
 
-// RESTConfig is the way to the cluster.
+// RESTConfig is the client configuration for the cluster.
 func RESTConfig(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig == "" {
 		restConfig, err := ctrl.GetConfig()
@@ -123,8 +123,8 @@ func RESTConfig(kubeconfig string) (*rest.Config, error) {
 	return restConfig, nil
 }
 
-// Metrics are served in plain HTTP on a loopback address, and elsewhere over HTTPS to those whom RBAC lets get /metrics. The
-// certificate is that of the folder; without one, the server makes its own.
+// Metrics are served over HTTP on a loopback address, and elsewhere over HTTPS to accounts that RBAC allows to get /metrics, with the folder's
+// certificate or one that the server creates.
 func Metrics(address, certDir string) metricsserver.Options {
 	o := metricsserver.Options{BindAddress: address}
 	if address == configv1alpha1.ServeNothing || isLoopback(address) {

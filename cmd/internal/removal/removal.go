@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	// defaultQPS frees a thousand pods in 20 s and is a small part of what an API server answers.
+	// defaultQPS frees a thousand pods in 20 s and is a small part of what an API server serves.
 	defaultQPS = 50
 	// defaultTimeout frees some 150,000 pods at the default rate.
 	defaultTimeout = 90 * time.Minute
@@ -43,7 +43,7 @@ type Flags struct {
 
 // Add adds the flags.
 func (f *Flags) Add(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.DryRun, "dry-run", false, "only say what would be done")
+	flags.BoolVar(&f.DryRun, "dry-run", false, "only report what would be done")
 	flags.BoolVar(&f.KeepCRDs, "keep-crds", false, "keep the CustomResourceDefinitions, and with them every IPAllocation and NodeResourcePolicy")
 	flags.BoolVar(&f.yes, "yes", false, "do not ask for consent")
 	flags.Float32Var(&f.qps, "qps", defaultQPS, "most requests a second")
@@ -73,7 +73,7 @@ func (f *Flags) Validate(namespace string) error {
 	return errors.Join(mistakes...)
 }
 
-// Run uninstalls, once there is consent.
+// Run uninstalls after consent.
 func (f *Flags) Run(ctx context.Context, restConfig *rest.Config, in io.Reader, out, errOut io.Writer) (err error) {
 	if f.Client, err = newClient(restConfig, f.qps); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (f *Flags) Run(ctx context.Context, restConfig *rest.Config, in io.Reader, 
 	return uninstall.Run(ctx, f.Options)
 }
 
-// newClient is uncached; all its requests together keep to one rate.
+// newClient is uncached; one rate limit is for all its requests.
 func newClient(restConfig *rest.Config, qps float32) (client.Client, error) {
 	limited := rest.AddUserAgent(rest.CopyConfig(restConfig), "holdfast-uninstall")
 	limited.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(qps, max(1, int(qps)))
@@ -104,20 +104,20 @@ func newClient(restConfig *rest.Config, qps float32) (client.Client, error) {
 }
 
 // ErrNoConsent says that nothing was changed.
-var ErrNoConsent = errors.New("nothing was changed: it goes on only after the answer yes, or with --yes")
+var ErrNoConsent = errors.New("nothing was changed: it continues only after the answer yes, or with --yes")
 
 func (f *Flags) consent(ctx context.Context, in io.Reader, out io.Writer) error {
 	if f.yes || f.DryRun {
 		return nil
 	}
-	answer, err := Ask(ctx, in, out, "Pods that are held go, and their addresses are no longer watched over. Go on? (yes/no) ")
+	answer, err := Ask(ctx, in, out, "Pods that are held will be deleted, and Holdfast will not release their addresses. Continue? (yes/no) ")
 	if err == nil && answer != "yes" {
 		return ErrNoConsent
 	}
 	return err
 }
 
-// Ask asks at the terminal, and gives an empty answer where there is none. A time-out or a signal ends it.
+// Ask asks at the terminal; without one the answer is empty. A time-out or a signal ends it.
 func Ask(ctx context.Context, in io.Reader, out io.Writer, question string) (string, error) {
 	if file, isFile := in.(*os.File); isFile {
 		info, err := file.Stat()
@@ -128,7 +128,7 @@ func Ask(ctx context.Context, in io.Reader, out io.Writer, question string) (str
 	fmt.Fprint(out, question)
 	answer := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(in).ReadString('\n') // no answer is none
+		line, _ := bufio.NewReader(in).ReadString('\n') // without a line the answer is empty
 		answer <- strings.TrimSpace(line)
 	}()
 	select {

@@ -41,7 +41,7 @@ func TestConsent(t *testing.T) {
 	}
 }
 
-func TestNobodyAnswersInAFile(t *testing.T) {
+func TestAFileIsNoAnswer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "in")
 	if err := os.WriteFile(path, []byte("yes\n"), 0o600); err != nil {
 		t.Fatal(err)

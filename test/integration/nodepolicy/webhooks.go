@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -220,6 +221,29 @@ var _ = suite.Describe("The webhook controller", func() {
 		Expect(admin.Delete(ctx, before)).To(Succeed())
 		Eventually(ctx, entries(ctx)).Should(HaveExactElements("alpha", "bravo"))
 		Expect(live(ctx).Webhooks[0].ClientConfig.CABundle).To(Equal(ca))
+	})
+
+	It("names the client that keeps changing a webhook, and the fields", func(ctx context.Context) {
+		startManager(ctx, passes)
+		trusted(ctx)
+		policy(ctx, "alpha", guardedGroup, "gadgets", failing)
+		expectEnforced(ctx, "alpha")
+		ctx, stop := context.WithCancel(ctx)
+		var editor sync.WaitGroup
+		editor.Go(func() {
+			for n := int32(1); ctx.Err() == nil; n++ {
+				c := &configuration{}
+				if admin.Get(ctx, client.ObjectKey{Name: noderesource.ConfigurationName}, c) == nil {
+					c.Webhooks[0].TimeoutSeconds = new(11 + n%10)
+					_ = admin.Update(ctx, c, client.FieldOwner("kubectl-edit")) // the manager may have written in between
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+		})
+		DeferCleanup(editor.Wait)
+		DeferCleanup(stop)
+		Expect(expectCondition(ctx, "alpha", v1alpha1.PolicyEnforced, v1alpha1.ReasonWebhookContested)).To(
+			And(ContainSubstring("timeoutSeconds"), ContainSubstring(`"kubectl-edit"`)))
 	})
 
 	It("writes nothing where it starts again and nothing has changed", func(ctx context.Context) {

@@ -157,13 +157,14 @@ var _ = suite.Describe("The wait for a node's resource", func() {
 		live := register(ctx)
 
 		s := start(ctx, agent, byPolicy...)
-		waitsFor(ctx, s, "NodeNetworkConfig "+system+"/"+node+" carries Node UID "+string(old)+", the live Node "+node+" has "+string(live))
+		waitsFor(ctx, s, fmt.Sprintf("NodeNetworkConfig %s/%s speaks for Node %q, but carries UID %q; expected the live Node's UID only; the live Node has UID %q",
+			system, node, node, old, live))
 		waitsFor(ctx, s, "; it is being deleted; held by finalizers "+dncFinalizer+"; time-out in ") // by the garbage collector
 		Expect(admin.Patch(ctx, before, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 		waitsFor(ctx, s, "there is no NodeNetworkConfig "+system+"/"+node)
 		Expect(admin.Create(ctx, config(live))).To(Succeed())
 		ends(ctx, s, 0)
-		Expect(s.Out).To(says("NodeNetworkConfig " + system + "/" + node + ": UID " + string(live) + " of the live Node " + node))
+		Expect(s.Out).To(says(fmt.Sprintf("NodeNetworkConfig %s/%s speaks for Node %q and carries UID %q", system, node, node, live)))
 	})
 
 	It("I5: does not take a resource that is not served any more for an object that is not there", func(ctx context.Context) {
@@ -204,12 +205,12 @@ var _ = suite.Describe("The wait for a node's resource", func() {
 		own, stale := prefix(node+"-a", node, live), prefix(node+"-b", node, "1111")
 		prefix(node+"-of-another", "another", "1111")
 		s := start(ctx, lister, "--policy", prefixes)
-		waitsFor(ctx, s, stale.GetName()+" carries Node UID 1111, the live Node "+node+" has "+string(live))
+		waitsFor(ctx, s, fmt.Sprintf("%s speaks for Node %q, but carries UID \"1111\"", stale.GetName(), node))
 		Expect(s.Err.Contents()).NotTo(ContainSubstring("and 1 more"))
 		Expect(client.IgnoreNotFound(admin.Delete(ctx, stale))).To(Succeed())
 		waitsFor(ctx, s, "; it is being deleted; held by finalizers example.com/hold")
 		Expect(admin.Patch(ctx, stale, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 		ends(ctx, s, 0)
-		Expect(s.Out).To(says(own.GetName() + ": UID " + string(live)))
+		Expect(s.Out).To(says(fmt.Sprintf("%s speaks for Node %q and carries UID %q", own.GetName(), node, live)))
 	})
 })
