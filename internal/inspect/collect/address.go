@@ -83,7 +83,7 @@ func (c *Cluster) addressEvents(ctx context.Context, f *who.Facts) error {
 	return nil
 }
 
-// podsShowing reads the pods whose network-status shows an address. The metadata of all pods shows which these are, whatever their labels.
+// podsShowing reads the pods whose network-status shows an address. The metadata of all pods shows which these are: a pod without the label counts too.
 func (c *Cluster) podsShowing(ctx context.Context, ip netip.Addr) ([]corev1.Pod, error) {
 	var keys []client.ObjectKey
 	all := pages.Metadata(ctx, c.Client, corev1.SchemeGroupVersion.WithKind("Pod"))
