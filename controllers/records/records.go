@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// ErrStale: the cache was behind; retry with live reads.
+// ErrStale says that the cache was behind; retry with live reads.
 var ErrStale = errors.New("a cache is behind")
 
 // OfPod is the record of a pod that has none yet.

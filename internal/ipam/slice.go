@@ -60,7 +60,7 @@ type SliceUse struct {
 // Any reports whether the slice is in use.
 func (u SliceUse) Any() bool { return u.Entries > 0 }
 
-// ErrSliceChanged: a SlicePool is not as it was read any more. It is no failure: read it again.
+// ErrSliceChanged says that a SlicePool changed after it was read. It is no failure: read it again.
 var ErrSliceChanged = errors.New("the object that divides the range is not as it was read")
 
 // TakenSlice is a slice that its node has before a write and not after it.

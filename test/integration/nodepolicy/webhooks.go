@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,6 +27,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
 	"github.com/holdfast-dev/holdfast/test/fixture"
 )
+
+// editInterval is how often a client that does not give up edits the configuration.
+const editInterval = 100 * time.Millisecond
 
 type configuration = admissionregistrationv1.ValidatingWebhookConfiguration
 
@@ -230,15 +234,17 @@ var _ = suite.Describe("The webhook controller", func() {
 		expectEnforced(ctx, "alpha")
 		ctx, stop := context.WithCancel(ctx)
 		var editor sync.WaitGroup
+		edits := int32(0)
 		editor.Go(func() {
-			for n := int32(1); ctx.Err() == nil; n++ {
+			wait.UntilWithContext(ctx, func(ctx context.Context) {
 				c := &configuration{}
-				if admin.Get(ctx, client.ObjectKey{Name: noderesource.ConfigurationName}, c) == nil {
-					c.Webhooks[0].TimeoutSeconds = new(11 + n%10)
-					_ = admin.Update(ctx, c, client.FieldOwner("kubectl-edit")) // the manager may have written in between
+				if admin.Get(ctx, client.ObjectKey{Name: noderesource.ConfigurationName}, c) != nil {
+					return
 				}
-				time.Sleep(100 * time.Millisecond)
-			}
+				edits++
+				c.Webhooks[0].TimeoutSeconds = new(11 + edits%10)
+				_ = admin.Update(ctx, c, client.FieldOwner("kubectl-edit")) // the manager may have written in between
+			}, editInterval)
 		})
 		DeferCleanup(editor.Wait)
 		DeferCleanup(stop)
