@@ -231,13 +231,15 @@ var _ = suite.Describe("The webhook controller", func() {
 		ctx, stop := context.WithCancel(ctx)
 		var editor sync.WaitGroup
 		editor.Go(func() {
+			ticks := time.NewTicker(100 * time.Millisecond)
+			defer ticks.Stop()
 			for n := int32(1); ctx.Err() == nil; n++ {
 				c := &configuration{}
 				if admin.Get(ctx, client.ObjectKey{Name: noderesource.ConfigurationName}, c) == nil {
 					c.Webhooks[0].TimeoutSeconds = new(11 + n%10)
 					_ = admin.Update(ctx, c, client.FieldOwner("kubectl-edit")) // the manager may have written in between
 				}
-				time.Sleep(100 * time.Millisecond)
+				<-ticks.C
 			}
 		})
 		DeferCleanup(editor.Wait)
