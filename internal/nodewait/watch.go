@@ -20,14 +20,13 @@ func (w *waiter) rest(ctx context.Context) bool {
 	if w.aim.Kind != "" {
 		w.open(ctx, &w.objectStream, w.aim)
 	}
-	return w.awaitEvent(ctx)
+	if w.aim.Kind != "" && w.aim.selector == "" {
+		return w.awaitEvent(ctx, scanInterval)
+	}
+	return w.awaitEvent(ctx, lookInterval)
 }
 
-func (w *waiter) awaitEvent(ctx context.Context) bool {
-	interval := lookInterval
-	if w.aim.Kind != "" && w.aim.selector == "" {
-		interval = scanInterval
-	}
+func (w *waiter) awaitEvent(ctx context.Context, interval time.Duration) bool {
 	soon, latest := time.After(wait.Jitter(eventPause, jitter)), time.After(wait.Jitter(eventPause+interval, jitter))
 	for changed := false; !changed || soon != nil; {
 		select {
