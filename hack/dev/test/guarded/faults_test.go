@@ -58,7 +58,7 @@ func refuse(ctx context.Context, reason metav1.StatusReason, when string) (end f
 	}
 	Expect(admin.Create(ctx, policy)).To(Succeed())
 	Expect(admin.Create(ctx, binding)).To(Succeed())
-	Eventually(ctx, probe).Should(MatchError(ContainSubstring("the story says no")))
+	Eventually(ctx, probe).Should(MatchError(ContainSubstring("refused by the test")))
 	end = func(ctx context.Context) {
 		GinkgoHelper()
 		Expect(client.IgnoreNotFound(admin.Delete(ctx, binding.DeepCopy()))).To(Succeed())
