@@ -281,7 +281,7 @@ func TestRequestsOfOnePolicyFollowEachOther(t *testing.T) {
 	s := &sweeper{policies: map[string]*sweptPolicy{}}
 	s.remember("policy").mu.Lock()
 	result, err := s.Reconcile(t.Context(), sweepRequest{Policy: "policy", Reap: true})
-	if err != nil || result.RequeueAfter != sweeperBusy {
+	if err != nil || result.RequeueAfter < sweeperBusy {
 		t.Errorf("while another request of the policy runs: %v, %v", result, err)
 	}
 }

@@ -49,6 +49,8 @@ const (
 	sweeperShare = 5
 	// sweeperBusy is how soon a request is tried again while another one of its policy runs.
 	sweeperBusy = 500 * time.Millisecond
+	// sweeperBusyJitter spreads waiting requests, so that many of one kind do not always come before one of another.
+	sweeperBusyJitter = 4
 	// sweeperSlow is how often an error is tried again that an administrator has to mend: a missing CRD or permission.
 	sweeperSlow = time.Minute
 	// sweeperJitter spreads the periodic sweeps of several policies.
@@ -171,7 +173,7 @@ func newSweeper(mgr manager.Manager, api served.API, o Options) (*sweeper, error
 func (s *sweeper) Reconcile(ctx context.Context, r sweepRequest) (reconcile.Result, error) {
 	p := s.remember(r.Policy)
 	if !p.mu.TryLock() {
-		return reconcile.Result{RequeueAfter: sweeperBusy}, nil
+		return reconcile.Result{RequeueAfter: wait.Jitter(sweeperBusy, sweeperBusyJitter)}, nil
 	}
 	defer p.mu.Unlock()
 	var policy v1alpha1.NodeResourcePolicy

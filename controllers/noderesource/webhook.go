@@ -72,6 +72,8 @@ type webhookReconciler struct {
 	// restorations limits how often other clients' edits are undone, and restored is when one last was.
 	restorations flowcontrol.PassiveRateLimiter
 	restored     time.Time
+	// accepted: the limit allows a restoration that has not been written yet.
+	accepted bool
 	// contested is who changes what, by the UID of each policy of which an edit had to wait.
 	contested map[types.UID]string
 }

@@ -132,6 +132,28 @@ func TestTheWebhookControllerComesBackByItselfInAContest(t *testing.T) {
 	c.looks("after the next edit", true, 0)
 }
 
+func TestAWriteThatFailsUsesUpNoRestoration(t *testing.T) {
+	alpha := webhookTestPolicy(t, "alpha", v1alpha1.PolicyFail)
+	c := contest{t, webhookWithServer(t, clocktesting.NewFakePassiveClock(webhookNow), alpha.object)}
+	c.looks("with nothing to do", true, 0)
+	c.edit()
+	server := c.k.client
+	c.k.client = interceptor.NewClient(server.(client.WithWatch), interceptor.Funcs{
+		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
+			return apierrors.NewServiceUnavailable("down")
+		}})
+	for range webhookFreeRestorations + 1 {
+		if _, err := c.k.Reconcile(t.Context(), webhookRequest); !apierrors.IsServiceUnavailable(err) {
+			t.Errorf("error %v, expected that the write failed", err)
+		}
+	}
+	c.k.client = server
+	c.looks("once the API server is back", true, 0)
+	if len(c.k.contested) > 0 {
+		t.Errorf("contested: %v", c.k.contested)
+	}
+}
+
 func TestOnlyAnAuthorityThatNoInjectorWritesIsFollowed(t *testing.T) {
 	for name, test := range map[string]struct {
 		annotations map[string]string

@@ -44,7 +44,7 @@ func (k *webhookReconciler) write(ctx context.Context, pass *webhookPass) error 
 // refuses: one broken policy disables no other.
 func (k *webhookReconciler) writeConfiguration(ctx context.Context, pass *webhookPass) error {
 	restored := k.undone(pass)
-	if restored != nil && !k.restorations.TryAccept() {
+	if restored != nil && !k.mayRestore() {
 		k.postpone(ctx, pass, restored)
 		return nil
 	}
@@ -57,7 +57,7 @@ func (k *webhookReconciler) writeConfiguration(ctx context.Context, pass *webhoo
 		if err == nil {
 			pass.stored = stored
 			if restored != nil {
-				k.restored = pass.now
+				k.restored, k.accepted = pass.now, false
 				k.reportRestored(ctx, restored)
 			}
 			return nil
@@ -71,6 +71,12 @@ func (k *webhookReconciler) writeConfiguration(ctx context.Context, pass *webhoo
 		}
 		k.reject(ctx, pass, refused)
 	}
+}
+
+// mayRestore asks the limit once for each restoration: a write that fails uses up none.
+func (k *webhookReconciler) mayRestore() bool {
+	k.accepted = k.accepted || k.restorations.TryAccept()
+	return k.accepted
 }
 
 // put writes the configuration, and gives back what the API server has afterwards.
