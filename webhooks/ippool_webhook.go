@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -73,11 +72,11 @@ func (v *IPPoolReleaseValidator) judge(ctx context.Context, req *admission.Reque
 
 // judgeBatch reads what the cases need and judges them.
 func (v *IPPoolReleaseValidator) judgeBatch(ctx context.Context, write *releaseguard.Write) []finding {
-	var ahead errgroup.Group
-	ahead.Go(func() error { v.readNodes(ctx, write, write.LikelyNodeNames()); return nil })
-	abouts := v.readCases(ctx, write)
-	v.readClaims(ctx, write)
-	_ = ahead.Wait()
+	var abouts []runtime.Object
+	sideBySide(
+		func() { v.readNodes(ctx, write, write.LikelyNodeNames()) },
+		func() { abouts = v.readCases(ctx, write); v.readClaims(ctx, write) },
+	)
 	v.readNodes(ctx, write, write.NodeNames())
 	v.readFirst(write)
 	findings := make([]finding, 0, len(write.Cases))
@@ -87,7 +86,7 @@ func (v *IPPoolReleaseValidator) judgeBatch(ctx context.Context, write *releaseg
 	return findings
 }
 
-// readFirst returns for each case what this replica saw of its entry. A record that is not written yet, or by a leader that is late, does not hold up a DEL.
+// readFirst sets First of each case: whether this replica saw the entry. A record that is not written yet, or by a leader that is late, does not hold up a DEL.
 func (v *IPPoolReleaseValidator) readFirst(write *releaseguard.Write) {
 	if !write.Agents {
 		return
@@ -151,8 +150,7 @@ func addressOf(pool *ipam.AdmittedPool, offset string) release.Fact[netip.Addr] 
 func (v *IPPoolReleaseValidator) readCases(ctx context.Context, write *releaseguard.Write) []runtime.Object {
 	type key struct{ podRef, sandboxID string }
 	read := map[key]*referenceFacts{}
-	var reads errgroup.Group
-	reads.SetLimit(readsAtOnce)
+	var reads []func()
 	keys := make([]key, len(write.Cases))
 	for i := range write.Cases {
 		c := &write.Cases[i]
@@ -167,15 +165,14 @@ func (v *IPPoolReleaseValidator) readCases(ctx context.Context, write *releasegu
 		facts := &referenceFacts{}
 		read[keys[i]] = facts
 		facts.withoutPod(c.PodRef, pod, err)
-		reads.Go(func() error {
+		reads = append(reads, func() {
 			if pod != nil {
 				facts.pod = readLive[corev1.Pod](ctx, v.reader, client.ObjectKey(*pod))
 			}
 			facts.records = v.readRecords(ctx, keys[i].podRef, keys[i].sandboxID, facts.pod)
-			return nil
 		})
 	}
-	_ = reads.Wait() // what failed is an unknown fact
+	sideBySide(reads...)
 	abouts := make([]runtime.Object, len(write.Cases))
 	for i := range write.Cases {
 		facts := read[keys[i]]
@@ -206,12 +203,11 @@ func (v *IPPoolReleaseValidator) readNodes(ctx context.Context, write *releasegu
 		return read
 	})
 	nodes := make([]release.Fact[release.Node], len(names))
-	var reads errgroup.Group
-	reads.SetLimit(readsAtOnce)
+	var reads []func()
 	for i, name := range names {
-		reads.Go(func() error { nodes[i] = v.node(ctx, name); return nil })
+		reads = append(reads, func() { nodes[i] = v.node(ctx, name) })
 	}
-	_ = reads.Wait() // what failed is an unknown fact
+	sideBySide(reads...)
 	for i, name := range names {
 		write.Nodes[name] = nodes[i]
 	}

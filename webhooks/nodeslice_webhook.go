@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -128,10 +127,9 @@ func (k *NodeSliceGuard) Handle(ctx context.Context, req admission.Request) admi
 // hundred nodes has the same timeout as one that takes one.
 func (k *NodeSliceGuard) judge(ctx context.Context, pool *ipam.SlicePool, taken []ipam.TakenSlice) []string {
 	whys := make([]string, len(taken))
-	var reads errgroup.Group
-	reads.SetLimit(readsAtOnce)
+	var reads []func()
 	for i := range taken {
-		reads.Go(func() error {
+		reads = append(reads, func() {
 			use, err := k.options.Slices.SliceUse(ctx, pool, taken[i].Slice)
 			outcome := metrics.SliceLetGo
 			switch {
@@ -141,10 +139,9 @@ func (k *NodeSliceGuard) judge(ctx context.Context, pool *ipam.SlicePool, taken 
 				outcome, whys[i] = metrics.SliceKept, fmt.Sprintf("IPPool %s still holds %d of its entries", use.Pool, use.Entries)
 			}
 			metrics.TakenSlices.WithLabelValues(outcome).Inc()
-			return nil
 		})
 	}
-	_ = reads.Wait() // the error is why a slice stays
+	sideBySide(reads...)
 	return whys
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -257,6 +258,31 @@ func (g *releaseGuard) node(ctx context.Context, name string) release.Fact[relea
 		return release.Absent[release.Node]()
 	}
 	return release.Known(facts.Node(new(node.Get())))
+}
+
+// sideBySide makes reads at the same time, and returns when all are done; one that failed has left an unknown fact. A panic becomes the
+// caller's, whose handler turns it into an HTTP 503.
+func sideBySide(reads ...func()) {
+	var group errgroup.Group
+	group.SetLimit(readsAtOnce)
+	panics := make(chan any, len(reads))
+	for _, read := range reads {
+		group.Go(func() error {
+			defer func() {
+				if p := recover(); p != nil {
+					panics <- p
+				}
+			}()
+			read()
+			return nil
+		})
+	}
+	_ = group.Wait() // no read returns an error
+	select {
+	case p := <-panics:
+		panic(p)
+	default:
+	}
 }
 
 // readLive reads one object past every cache. Only the API server's own "not found" is an absence.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,21 +52,28 @@ func (v *ReservationReleaseValidator) judge(ctx context.Context, req *admission.
 	if write.Writer.Manager {
 		return []finding{{Judgment: releaseguard.JudgeReservation(write)}}
 	}
-	var beside errgroup.Group
-	beside.Go(func() error { write.Holders = v.holders(ctx, before); return nil })
-	pod := v.podOf(ctx, before.PodRef)
+	var pod release.Fact[corev1.Pod]
+	sideBySide(
+		func() { write.Holders = v.holders(ctx, before) },
+		func() { pod = v.readPod(ctx, req, write) },
+	)
+	found := finding{Judgment: releaseguard.JudgeReservation(write)}
+	if found.isRefusal() && pod.IsKnown() {
+		found.about = new(pod.Get())
+	}
+	return []finding{found}
+}
+
+// readPod reads the pod of a reservation and, if its network-status may show the address, who writes and the pod's Node.
+func (v *ReservationReleaseValidator) readPod(ctx context.Context, req *admission.Request, write *releaseguard.ReservationWrite) release.Fact[corev1.Pod] {
+	pod := v.podOf(ctx, write.PodRef)
 	write.Pod = v.podFact(ctx, pod)
 	if write.Shows = pod.IsKnown() && v.shows(new(pod.Get()), write.Name); write.Shows {
 		write.Writer = v.writer(ctx, &req.UserInfo)
 		write.ReconcilerShared = v.reconcilerShared(write.Writer)
 		write.Node = v.node(ctx, pod.Get().Spec.NodeName)
 	}
-	_ = beside.Wait() // what failed is an unknown fact
-	found := finding{Judgment: releaseguard.JudgeReservation(write)}
-	if found.isRefusal() && pod.IsKnown() {
-		found.about = new(pod.Get())
-	}
-	return []finding{found}
+	return pod
 }
 
 // shows reports whether a pod's network-status shows an address that the reservation may stand for. One that cannot be read may, and

@@ -69,7 +69,7 @@ func CouldNotTell(err error) admission.Response {
 
 // Serve makes an HTTP handler of an admission handler; name is for the log.
 //
-// It differs from controller-runtime's own in the handling of errors. There, a request that cannot be read, a panic and an
+// It differs from controller-runtime's own in the handling of errors. There, a request that cannot be read, a panic and a
 // response that cannot be encoded become an AdmissionReview that says "not allowed", which is a refusal under any
 // failurePolicy. Here all of them, and every response with a code of 500 or more, are HTTP 503 with no AdmissionReview: a
 // failed call. Only 403 and 422 are refusals. The body is a Status, whose message the API server hands

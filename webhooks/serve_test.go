@@ -104,8 +104,12 @@ func TestServeFailsTheCallWhenItCannotTell(t *testing.T) {
 		body        io.Reader
 		want        string
 	}{
-		"the handler could not decide":         {handler: responding(CouldNotTell(errors.New("no quorum"))), want: "no quorum"},
-		"the handler says 500":                 {handler: responding(admission.Errored(500, errors.New("broken"))), want: "broken"},
+		"the handler could not decide": {handler: responding(CouldNotTell(errors.New("no quorum"))), want: "no quorum"},
+		"the handler says 500":         {handler: responding(admission.Errored(500, errors.New("broken"))), want: "broken"},
+		"a read beside others panics": {handler: handler(func(context.Context, admission.Request) admission.Response {
+			sideBySide(func() {}, func() { panic("boom") })
+			return admission.Allowed("")
+		}), want: "boom"},
 		"the handler panics":                   {handler: handler(func(context.Context, admission.Request) admission.Response { panic("boom") }), want: "boom"},
 		"a patch that cannot be encoded":       {handler: responding(unencodable), want: "unable to encode"},
 		"a body too large, of known length":    {handler: allowing, body: strings.NewReader(reviewOfPod + strings.Repeat(" ", maxRequestBytes)), want: "larger than"},
