@@ -37,7 +37,7 @@ func message(p Policy, o Object, e Evidence, a Assessment, dropped bool) string 
 		return finding(p, o, e, a, "carried, until this write drops it,")
 	default:
 		return finding(p, o, e, a, "carried, until this write drops it and changes more,") +
-			" A write that only drops owner references is let through."
+			" A write that only drops owner references is allowed."
 	}
 }
 

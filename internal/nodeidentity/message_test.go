@@ -117,7 +117,7 @@ func TestMessagesSayThatAWriteDropsTheUID(t *testing.T) {
 				`expected the live Node's UID only; the live Node has UID "11111111-live" since 2026-03-01T10:00:00Z. ` +
 				`Delete the object (its finalizers "finalizers.acn.azure.com/dnc-operations" hold it), ` +
 				`or let its owner write that UID into its owner reference to v1 Node "node-1". ` +
-				`A write that only drops owner references is let through.`,
+				`A write that only drops owner references is allowed.`,
 		},
 		"a stale annotation": {
 			under(inAnnotation, updating(object(stale), object())), liveNode(),
@@ -128,7 +128,7 @@ func TestMessagesSayThatAWriteDropsTheUID(t *testing.T) {
 		"the live Node's": {
 			under(ifPresent, updating(object(right), object())), liveNode(),
 			`NodeNetworkConfig kube-system/node-1 speaks for Node "node-1" and carried, until this write drops it and changes more, UID "11111111-live"; ` +
-				`the live Node has UID "11111111-live" since 2026-03-01T10:00:00Z. A write that only drops owner references is let through.`,
+				`the live Node has UID "11111111-live" since 2026-03-01T10:00:00Z. A write that only drops owner references is allowed.`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

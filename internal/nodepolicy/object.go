@@ -74,13 +74,25 @@ func (c *Compiled) Object(u *unstructured.Unstructured) (nodeidentity.Object, er
 	}
 	var read identity
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &read); err != nil {
-		return nodeidentity.Object{}, fmt.Errorf("reading the metadata: %w", err)
+		return nodeidentity.Object{}, fmt.Errorf("reading %s: %w", unreadable(u), err)
 	}
 	o.Deleting, o.Finalizers = read.Metadata.DeletionTimestamp != nil, read.Metadata.Finalizers
 	if err := c.readReferences(&o, &read); err != nil {
 		return nodeidentity.Object{}, err
 	}
 	return o, nil
+}
+
+// unreadable is the field of the metadata because of which identity could not be read.
+func unreadable(u *unstructured.Unstructured) string {
+	metadata, _ := u.Object["metadata"].(map[string]any)
+	for _, field := range []string{"finalizers", "ownerReferences", "annotations"} {
+		alone := map[string]any{"metadata": map[string]any{field: metadata[field]}}
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(alone, &identity{}) != nil {
+			return "metadata." + field
+		}
+	}
+	return "the metadata"
 }
 
 // readReferences reads the UIDs that the object carries, and counts its other owners.

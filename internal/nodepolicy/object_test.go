@@ -183,7 +183,7 @@ func TestObjectSaysWhatItCannotRead(t *testing.T) {
 		"owners that are no list":        {nil, "metadata: {ownerReferences: {}}", []string{"metadata", "cannot restore slice from map"}},
 		"an owner that is a string":      {nil, "metadata: {ownerReferences: [a]}", []string{"metadata", "cannot restore struct from: string"}},
 		"finalizers that are no list":    {nil, "metadata: {finalizers: a}", []string{"metadata", "cannot restore slice from string"}},
-		"a finalizer that is a number":   {nil, "metadata: {finalizers: [1]}", []string{"metadata", "unrecognized type: string"}},
+		"a finalizer that is a number":   {nil, "metadata: {finalizers: [1]}", []string{"metadata.finalizers", "unrecognized type: string"}},
 		"annotations that are a string":  {of(uidIn(nodeUIDKey)), "metadata: {annotations: a}", []string{"metadata", "cannot restore map from string"}},
 		"an annotation that is a number": {of(uidIn(nodeUIDKey)), "metadata: {annotations: {" + nodeUIDKey + ": 1}}", []string{nodeUIDKey, "string"}},
 	} {

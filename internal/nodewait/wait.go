@@ -60,6 +60,8 @@ func Until(ctx context.Context, o Options) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer w.nodeStream.close()
+	defer w.objectStream.close()
 	if o.Timeout > 0 {
 		ctx, cancel = context.WithTimeoutCause(ctx, o.Timeout, errTimedOut)
 		defer cancel()

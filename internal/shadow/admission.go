@@ -65,7 +65,7 @@ func report(path string, request *admissionv1.AdmissionRequest, response *admiss
 	metrics.Shadow.WithLabelValues(string(action)).Inc()
 	var object metav1.PartialObjectMetadata
 	_ = json.Unmarshal(request.Object.Raw, &object) // an object that cannot be read has no name to log
-	logf.Log.WithName("shadow").Info("Shadow: the request was let through as it is; in mode Guard it would not have been", "action", action,
+	logf.Log.WithName("shadow").Info("Shadow: the request was allowed as it is; in mode Guard it would not have been", "action", action,
 		"path", path, "operation", request.Operation, "resource", request.Resource.Resource, "subresource", request.SubResource,
 		"namespace", request.Namespace, "name", cmp.Or(request.Name, object.GenerateName), "user", request.UserInfo.Username, "why", why)
 }
