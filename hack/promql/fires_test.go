@@ -46,7 +46,7 @@ var cases = map[string]struct{ fires, quiet string }{
 	"HoldfastUnsafeReleasesRefused": {`holdfast_unsafe_releases_total{decision="warned"} 0+1x130`, `holdfast_unsafe_releases_total{decision="allowed"} 0+9x130`},
 	"HoldfastLateProtection":        {`holdfast_late_protections_total 0+1x130`, `holdfast_late_protections_total 7+0x130`},
 	"HoldfastAgentNotResponding":    {`holdfast_held_pods{reason="AgentNotResponding"} 1+0x130`, `holdfast_held_pods{reason="AgentNotResponding"} 0+0x130`},
-	"HoldfastAgentCannotAnswer":     {`holdfast_agent_queries_without_response{instance="a",reason="ListFailed"} 1+0x130`, `holdfast_agent_silences{reason="ListFailed"} 0+0x130`},
+	"HoldfastAgentCannotRespond":    {`holdfast_agent_queries_without_response{instance="a",reason="ListFailed"} 1+0x130`, `holdfast_agent_queries_without_response{instance="a",reason="ListFailed"} 0+0x130`},
 	"HoldfastAgentDown": {`kube_daemonset_status_number_unavailable{daemonset="holdfast-agent"} 1+0x130`,
 		`kube_daemonset_status_number_unavailable{daemonset="whereabouts"} 1+0x130`},
 	"HoldfastNodeStoreLeaks":        {`holdfast_node_store_findings{kind="AddressLeaked"} 1+0x130`, `holdfast_node_store_findings{kind="AddressOfStoppedSandbox"} 1+0x130`},

@@ -87,7 +87,7 @@ func staleNodeNetworkConfig(ctx context.Context, _ *world) {
 
 func merge(patch string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(patch)) }
 
-// refused reports whether a write was refused because the live Node is another.
+// refused expects that a write was refused because the live Node is another.
 func refused(err error, live types.UID) {
 	GinkgoHelper()
 	Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)

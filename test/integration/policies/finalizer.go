@@ -54,7 +54,7 @@ var _ = suite.Describe("The finalizer of a guarded pod", func() {
 	}
 	for which, of := range pods {
 		for who, actor := range actors {
-			It("is stripped from "+which+" by the manager only:  "+who, func(ctx context.Context) {
+			It("is stripped from "+which+" by the manager only: "+who, func(ctx context.Context) {
 				pod := of.make(ctx)
 				for subresource, refusal := range map[string]string{itself: actor.main, inStatus: actor.status} {
 					stripped := pod.DeepCopy()
