@@ -57,18 +57,18 @@ func shadowNote(format string, args []any) string {
 	return eventlimit.Note(notePrefix + fmt.Sprintf(format, args...))
 }
 
-// settled does not retry what was withheld.
-type settled[R comparable] struct {
+// withoutRetry does not retry what was withheld.
+type withoutRetry[R comparable] struct {
 	reconcile.TypedReconciler[R]
 }
 
 // WithoutRetry is a reconciler that does not retry what was withheld: like after a write, the next event reconciles again.
 func WithoutRetry[R comparable](inner reconcile.TypedReconciler[R]) reconcile.TypedReconciler[R] {
-	return settled[R]{inner}
+	return withoutRetry[R]{inner}
 }
 
 // Reconcile calls the reconciler.
-func (s settled[R]) Reconcile(ctx context.Context, request R) (reconcile.Result, error) {
+func (s withoutRetry[R]) Reconcile(ctx context.Context, request R) (reconcile.Result, error) {
 	result, err := s.TypedReconciler.Reconcile(ctx, request)
 	return result, Ignore(err)
 }
