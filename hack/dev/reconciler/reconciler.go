@@ -26,7 +26,7 @@ import (
 // (doc/crds/reconciler-deployment.yaml).
 const podSelector = "name=whereabouts-reconciler"
 
-// ErrNoPod: the reconciler's Deployment has no running pod.
+// ErrNoPod says that the reconciler's Deployment has no running pod.
 var ErrNoPod = errors.New("no running pod of whereabouts' reconciler")
 
 // Identity returns the configuration that a container of the reconciler's pod

@@ -33,7 +33,7 @@ const (
 	endTimeout = 30 * time.Second
 )
 
-// ErrNotUp: no cluster was started in a folder.
+// ErrNotUp says that no cluster was started in a folder.
 var ErrNotUp = errors.New("no cluster is up: run make cluster-up")
 
 // Cluster is one that was started, or is about to be. Its methods may be called
