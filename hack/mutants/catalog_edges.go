@@ -342,7 +342,14 @@ func removePending`, by: inWhereabouts,
 		file: "internal/ipam/whereabouts/admission.go",
 		old: `(raw, object); err != nil {
 		return nil, fmt.Errorf("reading an IPPool`,
-		new: `([]byte(strings.ReplaceAll(string(raw), "Alloc", "alloc")), object); err != nil {
+		new: `(func(b []byte) []byte {
+		for i := range b {
+			if b[i] == 'A' {
+				b[i] = 'a'
+			}
+		}
+		return b
+	}(append([]byte{}, raw...)), object); err != nil {
 		return nil, fmt.Errorf("reading an IPPool`, by: inWhereabouts,
 	},
 	{

@@ -102,7 +102,7 @@ var decisionMutants = []mutant{
 		rule: "TerminatedAfterDeletion: with agents, an entry that CNI DEL left is released on the agent's report alone (S1)",
 		file: "internal/release/sandbox.go",
 		old:  `case ended && pod.Ending == EndingFinished && o.Evidence == EvidenceAgent:`,
-		new:  `case ended && pod.Ending == EndingFinished && o.Evidence == EvidenceAgent && s.Answer.IsUnknown():`, by: inRelease,
+		new:  `case ended && pod.Ending == EndingFinished && o.Evidence == EvidenceAgent && s.Response.IsUnknown():`, by: inRelease,
 	},
 	{
 		rule: "TerminatedAfterDeletion: a kubelet speaks only for sandboxes that it can have known (S2)",
