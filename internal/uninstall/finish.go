@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -99,7 +100,7 @@ func (u *uninstallation) findNamespaces(ctx context.Context) ([]metav1.PartialOb
 // verify waits until no object of an installation is left.
 func (u *uninstallation) verify(ctx context.Context) error {
 	began, forced := time.Now(), false
-	for {
+	for look := 0; ; look++ {
 		left, err := u.findAll(ctx)
 		if err != nil {
 			return err
@@ -121,9 +122,31 @@ func (u *uninstallation) verify(ctx context.Context) error {
 				return err
 			}
 		}
+		if look%touchLooks == touchLooks/2 {
+			u.touchDefinitions(ctx, left)
+		}
 		u.progress("still there: %s", strings.Join(names, ", "))
 		if !rest(ctx, lookInterval) {
 			return ctx.Err()
+		}
+	}
+}
+
+const (
+	// touchLooks is the number of looks between two touches of a definition that is being deleted.
+	touchLooks        = 10
+	touchedAnnotation = "holdfast.dev/uninstall"
+)
+
+// touchDefinitions changes an annotation of the definitions that are being deleted. An API server whose storage was not ready can forget such a
+// definition until its resync, after up to five minutes; a change makes it try again (apiextensions-apiserver, crd_finalizer.go).
+func (u *uninstallation) touchDefinitions(ctx context.Context, left []metav1.PartialObjectMetadata) {
+	for i := range left {
+		if object := &left[i]; object.GroupVersionKind() == definitions && object.DeletionTimestamp != nil {
+			patch := fmt.Sprintf(`{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, object.UID, touchedAnnotation, time.Now().Format(time.RFC3339))
+			if err := u.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+				u.progress("%s: %v", nameOf(object), err) // it may have been deleted meanwhile
+			}
 		}
 	}
 }

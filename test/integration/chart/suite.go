@@ -13,11 +13,6 @@ import (
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/test/fixture"
 )
@@ -29,10 +24,10 @@ var plane, admin = fixture.Plane, fixture.Admin
 
 // The chart brings its definitions, so that there are to be none.
 var suite = fixture.NewSuite("chart", fixture.PlaneOne, func(ctx context.Context) {
+	fixture.Tool("helm")
+	fixture.Command("manager")
 	for _, name := range []string{"allnodesqueries.holdfast.dev", "guardednodes.holdfast.dev", "ipallocations.holdfast.dev", "noderesourcepolicies.holdfast.dev"} {
-		definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		Expect(admin.Delete(ctx, definition)).To(Succeed())
-		Eventually(ctx, func() error { return admin.Get(ctx, client.ObjectKeyFromObject(definition), definition) }).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
+		fixture.Undefine(ctx, name)
 	}
 })
 

@@ -49,6 +49,7 @@ var (
 
 var suite = fixture.NewSuite("nodewait", fixture.PlaneTwo, func(ctx context.Context) {
 	DeferCleanup(gexec.Kill)
+	fixture.Command("manager")
 	serve(ctx, "nodeprefixes", "NodePrefix")
 	for name, spec := range map[string]v1alpha1.NodeResourcePolicySpec{
 		configs:  {Resource: v1alpha1.GuardedResource{Group: nodecrds.NodeNetworkConfigs.Group, Resource: "nodenetworkconfigs"}},

@@ -55,6 +55,7 @@ var (
 // install applies config/default as it is rendered; its webhooks find the manager at a port of this machine.
 func install(ctx context.Context) {
 	GinkgoHelper()
+	fixture.Command("kubectl-holdfast")
 	var err error
 	webhookPort, err = process.FreePort()
 	Expect(err).NotTo(HaveOccurred())

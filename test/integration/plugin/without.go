@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -30,13 +29,13 @@ const (
 // undefine deletes the definitions of Holdfast, of whereabouts and of Multus.
 func undefine(ctx context.Context) {
 	GinkgoHelper()
+	fixture.Command("kubectl-holdfast")
 	var definitions apiextensionsv1.CustomResourceDefinitionList
 	Expect(admin.List(ctx, &definitions)).To(Succeed())
 	for i := range definitions.Items {
 		definition := &definitions.Items[i]
 		if group := definition.Spec.Group; group == "holdfast.dev" || group == "whereabouts.cni.cncf.io" || group == "k8s.cni.cncf.io" {
-			Expect(admin.Delete(ctx, definition)).To(Succeed())
-			Eventually(ctx, func() error { return admin.Get(ctx, client.ObjectKeyFromObject(definition), definition.DeepCopy()) }).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
+			fixture.Undefine(ctx, definition.Name)
 		}
 	}
 }

@@ -14,8 +14,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -115,6 +117,32 @@ var _ = suite.Describe("An uninstallation", func() {
 		Expect(live.Finalizers).To(BeEmpty())
 		Expect(out.String()).To(ContainSubstring("what protects pods has come back"))
 		Expect(strings.Count(out.String(), "0 with the finalizer")).To(BeNumerically(">=", 3), "a clean read before it counts for nothing")
+	}, SpecTimeout(specTimeout))
+
+	It("changes a definition that stays, so that an API server that forgot it tries again", func(ctx context.Context) {
+		definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "ipallocations.holdfast.dev"}}
+		finalizers := func(finalizers string) {
+			GinkgoHelper()
+			Expect(admin.Patch(ctx, definition, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":`+finalizers+`}}`)))).To(Succeed())
+		}
+		finalizers(`["` + foreign + `","customresourcecleanup.apiextensions.k8s.io"]`)
+		seen := make(chan struct{})
+		progress := &output{}
+		progress.at("still there", func() {
+			go func() {
+				defer GinkgoRecover()
+				defer close(seen)
+				Eventually(ctx, func() (map[string]string, error) {
+					err := admin.Get(ctx, client.ObjectKeyFromObject(definition), definition)
+					return definition.Annotations, err
+				}).Should(HaveKey("holdfast.dev/uninstall"))
+				finalizers("null")
+			}()
+		})
+		o := options(out)
+		o.Progress = progress
+		uninstalled(ctx, o)
+		Eventually(ctx, seen).Should(BeClosed())
 	}, SpecTimeout(specTimeout))
 
 	It("notices that the webhook is applied again between the two clean reads", func(ctx context.Context) {

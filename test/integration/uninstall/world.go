@@ -41,6 +41,7 @@ var components = []string{"admission-policy-protection", "network-policies"}
 
 func createNode(ctx context.Context) {
 	GinkgoHelper()
+	fixture.Command("manager")
 	Expect(admin.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: stoppedNode, Labels: map[string]string{corev1.LabelOSStable: "linux"}}})).To(Succeed())
 }
 
