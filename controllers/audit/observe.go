@@ -23,7 +23,7 @@ import (
 // an entry first and its reservation second.
 func (a *auditor) observe(ctx context.Context) (ipamaudit.Facts, error) {
 	var pods corev1.PodList
-	if err := a.client.List(ctx, &pods); err != nil {
+	if err := a.client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
 		return ipamaudit.Facts{}, fmt.Errorf("listing the guarded pods: %w", err)
 	}
 	snapshot := a.backend.All()
