@@ -138,8 +138,8 @@ const (
 	touchedAnnotation = "holdfast.dev/uninstall"
 )
 
-// touchDefinitions changes an annotation of the definitions that are being deleted. An API server whose storage was not ready can forget such a
-// definition until its resync, after up to five minutes; a change makes it try again (apiextensions-apiserver, crd_finalizer.go).
+// touchDefinitions changes an annotation of the definitions that are being deleted. An API server can forget a definition if its storage was
+// not ready, until its resync, after up to five minutes; a change makes it try again (apiextensions-apiserver, crd_finalizer.go).
 func (u *uninstallation) touchDefinitions(ctx context.Context, left []metav1.PartialObjectMetadata) {
 	for i := range left {
 		if object := &left[i]; object.GroupVersionKind() == definitions && object.DeletionTimestamp != nil {
