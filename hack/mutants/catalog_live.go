@@ -172,4 +172,16 @@ var livenessMutants = []mutant{
 		old:  ` && onlyUnprotects(r)`,
 		new:  ``, by: []string{"./internal/shadow"},
 	},
+	{
+		rule: "I6: a shared live list began after it was asked for",
+		file: "internal/ipam/whereabouts/live.go",
+		old:  `before := l.begun.Load()`,
+		new:  `before := l.begun.Load() - 1`, by: inWhereabouts,
+	},
+	{
+		rule: "I5: a decision without the Node is the one with it",
+		file: "internal/facts/read.go",
+		old:  ` && len(r.Queries.Objects) == 0`,
+		new:  ``, by: []string{"./internal/facts"},
+	},
 }

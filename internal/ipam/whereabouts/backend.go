@@ -60,6 +60,8 @@ type Backend struct {
 
 	// batcher gathers concurrent releases from one pool.
 	batcher batcher
+	// lists are the live lists of pools.
+	lists *lists
 
 	subscribersMu sync.Mutex
 	subscribers   []func(ipam.Event)
@@ -81,7 +83,7 @@ func New(o Options) *Backend {
 	if o.CRDInterval == 0 {
 		o.CRDInterval = defaultCRDInterval
 	}
-	return &Backend{options: o, index: newIndex()}
+	return &Backend{options: o, index: newIndex(), lists: newLists()}
 }
 
 // AddToScheme registers whereabouts' types. A manager's scheme that lacks them gets them in Setup.

@@ -267,7 +267,7 @@ func TestLookups(t *testing.T) {
 		"by strangers":                       {queryOf(ipam.Query{Pod: ipam.PodRef{Namespace: "ns", Name: "none"}, SandboxIDs: []string{"none"}, Record: "none"}), nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			live := []metav1.PartialObjectMetadata{metadataOf("p", "5"), metadataOf("q", "6")}
+			live := []metav1.ObjectMeta{metadataOf("p", "5"), metadataOf("q", "6")}
 			fresh, stale := x.findFresh(tc.query, live)
 			arrange(&fresh)
 			if len(stale) > 0 {
@@ -294,8 +294,8 @@ func places(pool string, ips ...string) []ipam.Place {
 	return all
 }
 
-func metadataOf(name, version string) metav1.PartialObjectMetadata {
-	return metav1.PartialObjectMetadata{ObjectMeta: newPool(name, "", version, nil).ObjectMeta}
+func metadataOf(name, version string) metav1.ObjectMeta {
+	return newPool(name, "", version, nil).ObjectMeta
 }
 
 // decodedSnapshot serves the query as for pools that were read in full.
@@ -326,7 +326,7 @@ func TestOnlyPoolsInTheLiveVersionAreServedFromTheCache(t *testing.T) {
 	}
 	recreated := metadataOf("recreated", "1")
 	recreated.UID = "other"
-	live := []metav1.PartialObjectMetadata{metadataOf("same", "1"), metadataOf("newer", "2"), recreated, metadataOf("unseen", "1")}
+	live := []metav1.ObjectMeta{metadataOf("same", "1"), metadataOf("newer", "2"), recreated, metadataOf("unseen", "1")}
 	s, stale := x.findFresh(queryOf(ipam.Query{Pod: ipam.PodRef{Namespace: "ns", Name: "web-0"}}), live)
 	var names []string
 	for _, m := range stale {

@@ -5,6 +5,7 @@ package whereabouts
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,18 +42,59 @@ func (b *Backend) live(ctx context.Context, q query) (ipam.Snapshot, error) {
 	return snapshot, nil
 }
 
-// livePools lists the metadata of all pools.
-func (b *Backend) livePools(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
-	var pools []metav1.PartialObjectMetadata
+// livePools identifies every pool in its newest version.
+func (b *Backend) livePools(ctx context.Context) ([]metav1.ObjectMeta, error) {
+	return b.lists.get(ctx, b.listPools)
+}
+
+// listPools lists the metadata of all pools.
+func (b *Backend) listPools(ctx context.Context) ([]metav1.ObjectMeta, error) {
+	var pools []metav1.ObjectMeta
 	for _, namespace := range b.options.Namespaces {
 		for list, err := range pages.Metadata(ctx, b.reader, wb.SchemeGroupVersion.WithKind("IPPool"), client.InNamespace(namespace)) {
 			if err != nil {
 				return nil, fmt.Errorf("listing the IPPools of namespace %s: %w", namespace, err)
 			}
-			pools = append(pools, list.Items...)
+			for i := range list.Items {
+				o := &list.Items[i]
+				pools = append(pools, metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion})
+			}
 		}
 	}
 	return pools, nil
+}
+
+// lists makes one live list for all that ask while another one is made. The API server answers a list from its watch cache, which it brings up to date
+// ten times a second: lists by the hundred would not be answered sooner, and each names every pool.
+type lists struct {
+	// turn is full while a caller lists.
+	turn chan struct{}
+	// begun counts the lists. last is the newest that succeeded, and lastBegun its number: both belong to the caller with the turn.
+	begun     atomic.Int64
+	last      []metav1.ObjectMeta
+	lastBegun int64
+}
+
+func newLists() *lists { return &lists{turn: make(chan struct{}, 1)} }
+
+// get returns a list that began after the call: what is known at the call is older than the list.
+func (l *lists) get(ctx context.Context, list func(context.Context) ([]metav1.ObjectMeta, error)) ([]metav1.ObjectMeta, error) {
+	before := l.begun.Load()
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting for a list of the IPPools: %w", ctx.Err())
+	}
+	if l.lastBegun > before {
+		return l.last, nil
+	}
+	this := l.begun.Add(1)
+	pools, err := list(ctx)
+	if err == nil {
+		l.last, l.lastBegun = pools, this
+	}
+	return pools, err
 }
 
 // livePool reads one pool; nil when the API server reports that it does not exist.

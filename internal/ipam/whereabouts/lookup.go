@@ -21,7 +21,7 @@ func (x *index) find(q query) ipam.Snapshot {
 
 // findFresh reads what the query selects from the cached pools that are as the live metadata says, and names the pools
 // that are not.
-func (x *index) findFresh(q query, live []metav1.PartialObjectMetadata) (s ipam.Snapshot, stale []metav1.ObjectMeta) {
+func (x *index) findFresh(q query, live []metav1.ObjectMeta) (s ipam.Snapshot, stale []metav1.ObjectMeta) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	s.PoolVersions = make(map[string]string, len(live))
@@ -30,7 +30,7 @@ func (x *index) findFresh(q query, live []metav1.PartialObjectMetadata) (s ipam.
 		name := poolName(live[i].Namespace, live[i].Name)
 		pool, known := x.pools[name]
 		if !known || pool.uid != live[i].UID || pool.version != live[i].ResourceVersion {
-			stale = append(stale, live[i].ObjectMeta)
+			stale = append(stale, live[i])
 			continue
 		}
 		fresh[pool] = true
