@@ -65,8 +65,18 @@ type Held struct {
 
 // NeedsNode says whether the Node has to be read: the pod is deleted, being deleted or terminated, or a query to the node may be due.
 func (r *Read) NeedsNode() bool {
+	if r.endedEmpty() {
+		return false
+	}
 	return !r.Pod.IsKnown() || r.Pod.Get().Deleting || Ending(r.Pod, r.Record).ByKubelet() || (r.Evidence == release.EvidenceAgent && len(r.Held) > 0) ||
 		slices.ContainsFunc(r.Held, func(held Held) bool { return held.Followed })
+}
+
+// endedEmpty says whether the kubelet terminated a pod that is being deleted, no pool has an entry for it, and no agent was queried: then no state of
+// its Node changes the decision.
+func (r *Read) endedEmpty() bool {
+	return r.Pod.IsKnown() && r.Pod.Get().Deleting && Ending(r.Pod, r.Record).ByKubelet() && len(r.Held) == 0 &&
+		r.Queries.Unread == "" && len(r.Queries.Objects) == 0
 }
 
 // Observation converts what was read for internal/release.
