@@ -24,8 +24,9 @@ const (
 	p99         = "p99Seconds"
 )
 
-// releaseLatency deletes one pod at a time, reports its termination as its kubelet does, and waits for the end of the object. In the other arm a
-// client watches the pods and takes a finalizer of the benchmark's own off when it sees that report.
+// releaseLatency deletes one pod at a time, reports its termination as its kubelet does, and waits for the end of the object. The manager has recorded
+// an address of it, and the entry is gone by then, as after every CNI DEL. In the other arm a client watches the pods and takes a finalizer of the
+// benchmark's own off when it sees that report.
 var releaseLatency = experiment{
 	repeats: 10,
 	cold:    true,
@@ -39,10 +40,14 @@ var releaseLatency = experiment{
 		if err != nil {
 			return nil, err
 		}
+		address, err := w.address(ctx)
+		if err != nil {
+			return nil, err
+		}
 		n := w.size(1000, 50)
-		one := func(name, namespace string, newPod func(namespace, name string) *corev1.Pod, take func(ctx context.Context, name string) error) arm {
+		one := func(name string, s subjects) arm {
 			return arm{name: name, run: func(ctx context.Context) (int, map[string]float64, error) {
-				latencies, err := k.oneByOne(ctx, namespace, n, newPod, take)
+				latencies, err := k.oneByOne(ctx, n, s)
 				if err != nil {
 					return 0, nil, err
 				}
@@ -50,41 +55,51 @@ var releaseLatency = experiment{
 			}}
 		}
 		return []arm{
-			one(ours, oursNamespace, onNetwork, nil),
-			one(bareWatcher, bareNamespace, withBareFinalizer, k.takeBareFinalizer),
+			one(ours, subjects{namespace: oursNamespace, newPod: address.shown, running: address.add, deleted: address.del}),
+			one(bareWatcher, subjects{namespace: bareNamespace, newPod: withBareFinalizer, take: k.takeBareFinalizer}),
 		}, nil
 	},
+}
+
+// subjects are the pods of an arm; the functions are nil where nothing has to be done.
+type subjects struct {
+	namespace string
+	newPod    func(namespace, name string) *corev1.Pod
+	// running is called once a pod exists, and deleted once it is being deleted.
+	running func(ctx context.Context, p *corev1.Pod) error
+	deleted func(ctx context.Context) error
+	// take is called for a pod that a watch event shows as terminated.
+	take func(ctx context.Context, name string) error
 }
 
 func latencyRow(name, title, value string, target float64) row {
 	return row{
 		Row: page.Row{Name: name, Title: title, Against: "watch event, then one bare patch", Unit: ratio, Target: result.Target{Op: result.AtMost, Value: target},
-			Limit: "The manager waits in its queue for the caches and for a worker, and deletes the record before it takes the finalizer off."},
+			Limit: "The manager reads the version of the pool, and deletes the record before it takes the finalizer off."},
 		figure: func(turns map[string]result.Turn) float64 {
 			return turns[ours].Values[value] / turns[bareWatcher].Values[value]
 		},
 	}
 }
 
-// oneByOne returns the seconds from the report's acknowledgment to the event that says that the object is gone. take is called for a pod whose watch
-// event shows the report; nil where the manager does that.
-func (k *reportingNode) oneByOne(ctx context.Context, namespace string, n int, newPod func(namespace, name string) *corev1.Pod, take func(ctx context.Context, name string) error) ([]float64, error) {
+// oneByOne returns the seconds from the report's acknowledgment to the event that says that the object is gone.
+func (k *reportingNode) oneByOne(ctx context.Context, n int, of subjects) ([]float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	events, err := k.load.CoreV1().Pods(namespace).Watch(ctx, metav1.ListOptions{})
+	events, err := k.load.CoreV1().Pods(of.namespace).Watch(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
 	defer events.Stop()
 	latencies := make([]float64, 0, n)
 	for i := range n {
-		p := newPod(namespace, fmt.Sprintf("p-%d", i))
-		if err := k.terminating(ctx, p); err != nil {
+		name := fmt.Sprintf("p-%d", i)
+		if err := k.terminating(ctx, of.newPod(of.namespace, name), of); err != nil {
 			return nil, err
 		}
-		latency, err := k.lastReport(ctx, events, p, take)
+		latency, err := k.lastReport(ctx, events, of, name)
 		if err != nil {
-			return nil, fmt.Errorf("pod %s: %w", p.Name, err)
+			return nil, fmt.Errorf("pod %s: %w", name, err)
 		}
 		latencies = append(latencies, latency)
 	}
@@ -92,24 +107,24 @@ func (k *reportingNode) oneByOne(ctx context.Context, namespace string, n int, n
 }
 
 // lastReport reports and deletes a pod as its kubelet does, and returns after how many seconds it was gone.
-func (k *reportingNode) lastReport(ctx context.Context, events watch.Interface, p *corev1.Pod, take func(ctx context.Context, name string) error) (float64, error) {
+func (k *reportingNode) lastReport(ctx context.Context, events watch.Interface, of subjects, name string) (float64, error) {
 	var began time.Time
 	reported := make(chan error, 1)
 	go func() {
-		err := k.report(ctx, p.Namespace, p.Name)
+		err := k.report(ctx, of.namespace, name)
 		began = time.Now()
 		if err == nil {
-			err = k.removed(ctx, p.Namespace, p.Name)
+			err = k.removed(ctx, of.namespace, name)
 		}
 		reported <- err
 	}()
 	var failed error
 	err := follow(ctx, events, func(event watch.EventType, seen *corev1.Pod) bool {
-		if seen.Name != p.Name {
+		if seen.Name != name {
 			return false
 		}
-		if take != nil && seen.Status.Phase == corev1.PodSucceeded {
-			failed, take = take(ctx, p.Name), nil
+		if of.take != nil && seen.Status.Phase == corev1.PodSucceeded {
+			failed, of.take = of.take(ctx, name), nil
 		}
 		return failed != nil || event == watch.Deleted
 	})
@@ -119,14 +134,23 @@ func (k *reportingNode) lastReport(ctx context.Context, events watch.Interface, 
 }
 
 // terminating makes a pod on the node that is being deleted within its grace period.
-func (k *reportingNode) terminating(ctx context.Context, p *corev1.Pod) error {
+func (k *reportingNode) terminating(ctx context.Context, p *corev1.Pod, of subjects) error {
 	p.Spec.NodeName = deadNode
 	p.Spec.TerminationGracePeriodSeconds = new(int64(30))
 	pods := k.load.CoreV1().Pods(p.Namespace)
-	if _, err := pods.Create(ctx, p, metav1.CreateOptions{}); err != nil {
+	created, err := pods.Create(ctx, p, metav1.CreateOptions{})
+	if err != nil {
 		return err
 	}
-	return pods.Delete(ctx, p.Name, metav1.DeleteOptions{})
+	if of.running != nil {
+		if err := of.running(ctx, created); err != nil {
+			return err
+		}
+	}
+	if err := pods.Delete(ctx, p.Name, metav1.DeleteOptions{}); err != nil || of.deleted == nil {
+		return err
+	}
+	return of.deleted(ctx)
 }
 
 // report is the kubelet's last write of the status.
