@@ -42,25 +42,26 @@ func (w *World) collectEntries(f Fault) {
 				continue
 			}
 			w.locked(func() { w.faults[ControlLoop]++ })
-			w.excuseBox(e, "the control loop of a node freed its entry with the token of CNI DEL")
+			before := w.excuseBox(e, "the control loop of a node freed its entry with the token of CNI DEL")
 			_, err := m.kubelet.cni.manage(w.ctx, wbtypes.Deallocate, &box{id: e.sandbox, namespace: namespace, name: name}, e.device)
 			if w.hasEntry(&box{id: e.sandbox}, e.address) {
-				w.excuseBox(e, "") // it was refused
+				w.excuseBox(e, before) // it was refused; the entry of the sandbox's other address may have been freed
 			}
 			w.note("the control loop of %s frees %s of %s: %v", m.name, e.address, e.podRef, err)
 		}
 	}
 }
 
-// excuseBox exempts the sandbox of an entry from the checks, or ends that.
-func (w *World) excuseBox(e entry, why string) {
+// excuseBox exempts the sandbox of an entry from the checks, or ends that, and returns why it was exempt before.
+func (w *World) excuseBox(e entry, why string) (before string) {
 	w.locked(func() {
 		for _, b := range w.usage.users[e.address] {
 			if b.live && b.id == e.sandbox {
-				b.excuse = why
+				before, b.excuse = b.excuse, why
 			}
 		}
 	})
+	return before
 }
 
 func (w *World) forceDelete(f Fault) {
