@@ -12,10 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
-	kjson "sigs.k8s.io/json"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/holdfast-dev/holdfast/internal/apijson"
 )
 
 // Any client can reach the port, and a review carries no signature. So reads of pods, events, metrics and an explanation need
@@ -74,7 +75,7 @@ func (a *authenticator) check(ctx context.Context, r registration, req *admissio
 	case req.Resource.Group != r.Group || req.Resource.Resource != r.resource || req.SubResource != "" || req.Kind.Kind != r.Kind,
 		!slices.Contains(r.operations, req.Operation), len(req.OldObject.Raw) == 0:
 		return errNotRegistered
-	case kjson.UnmarshalCaseSensitivePreserveInts(req.OldObject.Raw, &object) != nil,
+	case apijson.Unmarshal(req.OldObject.Raw, &object) != nil,
 		object.Kind != r.Kind, object.Metadata.Name != req.Name, object.Metadata.Namespace != req.Namespace, object.Metadata.UID == "":
 		return errNotRegistered
 	}

@@ -42,11 +42,7 @@ func (v *IPPoolReleaseValidator) Handle(ctx context.Context, req admission.Reque
 }
 
 func (v *IPPoolReleaseValidator) judge(ctx context.Context, req *admission.Request) []finding {
-	before, err := v.options.Backend.DecodePool(req.OldObject.Raw)
-	if err != nil {
-		return undecidable(req, err)
-	}
-	removals, adds, err := v.poolChanges(req, before)
+	before, removals, adds, err := v.poolChanges(req)
 	if err != nil {
 		return undecidable(req, err)
 	}
@@ -104,20 +100,23 @@ func (v *IPPoolReleaseValidator) readFirst(write *releaseguard.Write) {
 	}
 }
 
-// poolChanges compares the pool before and after. If every entry is removed, none is added.
-func (v *IPPoolReleaseValidator) poolChanges(req *admission.Request, before *ipam.AdmittedPool) ([]releaseguard.Removal, bool, error) {
-	after := map[string]releaseguard.Entry{}
-	if req.Operation != admissionv1.Delete {
-		pool, err := v.options.Backend.DecodePool(req.Object.Raw)
-		if err != nil {
-			return nil, false, err
-		}
-		if !movesEveryEntry(before, pool) {
+// poolChanges compares the pool before and after, and returns the former with at least the entries that were removed. If every entry is removed, none is added.
+func (v *IPPoolReleaseValidator) poolChanges(req *admission.Request) (before *ipam.AdmittedPool, removals []releaseguard.Removal, adds bool, err error) {
+	var after map[string]releaseguard.Entry
+	if req.Operation == admissionv1.Delete {
+		before, err = v.options.Backend.DecodePool(req.OldObject.Raw)
+	} else {
+		var pool *ipam.AdmittedPool
+		before, pool, err = v.options.Backend.DecodePools(req.OldObject.Raw, req.Object.Raw)
+		if err == nil && !movesEveryEntry(before, pool) {
 			after = entriesOf(pool)
 		}
 	}
-	removals, adds := releaseguard.Diff(entriesOf(before), after)
-	return removals, adds, nil
+	if err != nil {
+		return nil, nil, false, err
+	}
+	removals, adds = releaseguard.Diff(entriesOf(before), after)
+	return before, removals, adds, nil
 }
 
 // movesEveryEntry reports whether the pool has another range afterwards, so that every offset stands for another address.

@@ -7,17 +7,18 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/go-json-experiment/json/jsontext"
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kjson "sigs.k8s.io/json"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/holdfast-dev/holdfast/internal/apijson"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/protection"
@@ -71,8 +72,12 @@ func NewPodDefaulter(o PodOptions) (*PodDefaulter, error) {
 
 // pod is all that the decision needs of a pod: no field of a newer API version can make it undecodable.
 type pod struct {
-	Metadata metav1.ObjectMeta `json:"metadata"`
-	Spec     struct {
+	Metadata struct {
+		metav1.ObjectMeta
+		// ManagedFields are not decoded: nothing reads them.
+		ManagedFields jsontext.Value `json:"managedFields"`
+	} `json:"metadata"`
+	Spec struct {
 		HostNetwork bool `json:"hostNetwork"`
 	} `json:"spec"`
 }
@@ -83,12 +88,12 @@ func (d *PodDefaulter) Handle(ctx context.Context, req admission.Request) admiss
 		return admission.Allowed("only the creation of pods is of interest")
 	}
 	var created pod
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(req.Object.Raw, &created); err != nil {
+	if err := apijson.Unmarshal(req.Object.Raw, &created); err != nil {
 		metrics.Protections.WithLabelValues(metrics.ProtectionOutcomeFailed).Inc()
 		return CouldNotTell(fmt.Errorf("decoding pod %s in namespace %s: %w", req.Name, req.Namespace, err))
 	}
 	created.Metadata.Namespace = req.Namespace
-	facts := protection.FactsOf(&created.Metadata, created.Spec.HostNetwork, d.options.Rules)
+	facts := protection.FactsOf(&created.Metadata.ObjectMeta, created.Spec.HostNetwork, d.options.Rules)
 	if protection.NeedsDefinitions(facts) {
 		d.readDefinitions(ctx, facts.Networks)
 	}
@@ -99,7 +104,7 @@ func (d *PodDefaulter) Handle(ctx context.Context, req admission.Request) admiss
 
 	response := admission.Allowed(string(decision.Reason))
 	if decision.Protect {
-		response.Patches = protect(&created.Metadata)
+		response.Patches = protect(&created.Metadata.ObjectMeta)
 		response = response.WithWarnings(warnings(facts, decision)...)
 	}
 	return response

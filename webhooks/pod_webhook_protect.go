@@ -21,6 +21,9 @@ const (
 	maxWarningBytes = 500
 )
 
+// labelPath is where the label stands in a pod, as a JSON pointer.
+var labelPath = "/metadata/labels/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(v1alpha1.GuardedLabel)
+
 // protect is the JSON patch that puts finalizer and label on a pod; none where both are there. It adds to a list or a map that
 // exists and touches nothing else, so that the entries of others and fields that we do not know stay.
 func protect(meta *metav1.ObjectMeta) []jsonpatch.JsonPatchOperation {
@@ -35,8 +38,7 @@ func protect(meta *metav1.ObjectMeta) []jsonpatch.JsonPatchOperation {
 	case len(meta.Labels) == 0:
 		patches = append(patches, jsonpatch.NewOperation("add", "/metadata/labels", map[string]string{v1alpha1.GuardedLabel: v1alpha1.GuardedLabelValue}))
 	case meta.Labels[v1alpha1.GuardedLabel] != v1alpha1.GuardedLabelValue:
-		path := "/metadata/labels/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(v1alpha1.GuardedLabel)
-		patches = append(patches, jsonpatch.NewOperation("add", path, v1alpha1.GuardedLabelValue))
+		patches = append(patches, jsonpatch.NewOperation("add", labelPath, v1alpha1.GuardedLabelValue))
 	}
 	return patches
 }

@@ -340,7 +340,7 @@ func removePending`, by: inWhereabouts,
 	{
 		rule: "admission: an entry counts as the API server spells it",
 		file: "internal/ipam/whereabouts/admission.go",
-		old: `(raw, object); err != nil {
+		old: `(raw, pool); err != nil {
 		return nil, fmt.Errorf("reading an IPPool`,
 		new: `(func(b []byte) []byte {
 		for i := range b {
@@ -349,7 +349,7 @@ func removePending`, by: inWhereabouts,
 			}
 		}
 		return b
-	}(append([]byte{}, raw...)), object); err != nil {
+	}(append([]byte{}, raw...)), pool); err != nil {
 		return nil, fmt.Errorf("reading an IPPool`, by: inWhereabouts,
 	},
 	{

@@ -184,4 +184,16 @@ var livenessMutants = []mutant{
 		old:  ` && len(r.Queries.Objects) == 0`,
 		new:  ``, by: []string{"./internal/facts"},
 	},
+	{
+		rule: "admission: an entry that changed is not left out of the comparison (0294)",
+		file: "internal/ipam/whereabouts/admission.go",
+		old:  `stays && bytes.Equal(now, entry)`,
+		new:  `stays && len(now) == len(entry) && bytes.Equal(nil, nil)`, by: inWhereabouts,
+	},
+	{
+		rule: "admission: under another range every entry is another address (0294)",
+		file: "internal/ipam/whereabouts/admission.go",
+		old:  `if oldPool.Spec.Range == newPool.Spec.Range {`,
+		new:  `if oldPool != newPool {`, by: inWhereabouts,
+	},
 }

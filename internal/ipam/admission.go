@@ -35,6 +35,8 @@ type Reviewable interface {
 	Backend
 	// DecodePool reads the raw pool of an admission request. An unreadable range is no error: the pool still has entries.
 	DecodePool(raw []byte) (*AdmittedPool, error)
+	// DecodePools reads the raw pools of an update, without the entries that did not change.
+	DecodePools(before, after []byte) (was, is *AdmittedPool, err error)
 	// DecodeReservation reads the raw reservation of an admission request.
 	DecodeReservation(raw []byte) (Reservation, error)
 	// ReservationHolders reads, past every cache, the entries for which a reservation stands. An error means unknown.

@@ -3,30 +3,84 @@
 package whereabouts
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
-	kjson "sigs.k8s.io/json"
-
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 
+	"github.com/holdfast-dev/holdfast/internal/apijson"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
 var _ ipam.Reviewable = (*Backend)(nil)
 
+// rawPool is what admission needs of an IPPool, with entries that are not decoded yet.
+type rawPool struct {
+	Metadata struct {
+		Namespace string `json:"namespace"`
+		Name      string `json:"name"`
+	} `json:"metadata"`
+	Spec struct {
+		Range       string          `json:"range"`
+		Allocations apijson.Members `json:"allocations"`
+	} `json:"spec"`
+}
+
 // DecodePool reads a raw IPPool as the API server does, to which case matters.
 func (b *Backend) DecodePool(raw []byte) (*ipam.AdmittedPool, error) {
-	object := &wb.IPPool{}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, object); err != nil {
+	pool, err := readPool(raw)
+	if err != nil {
+		return nil, err
+	}
+	return pool.admitted()
+}
+
+// DecodePools reads the raw IPPools of an update. Entries that both have, byte for byte, are left out, unless the pool gets another range.
+func (b *Backend) DecodePools(before, after []byte) (was, is *ipam.AdmittedPool, err error) {
+	oldPool, err := readPool(before)
+	if err != nil {
+		return nil, nil, err
+	}
+	newPool, err := readPool(after)
+	if err != nil {
+		return nil, nil, err
+	}
+	if oldPool.Spec.Range == newPool.Spec.Range {
+		for offset, entry := range oldPool.Spec.Allocations.Values {
+			if now, stays := newPool.Spec.Allocations.Values[offset]; stays && bytes.Equal(now, entry) {
+				delete(oldPool.Spec.Allocations.Values, offset)
+				delete(newPool.Spec.Allocations.Values, offset)
+			}
+		}
+	}
+	if was, err = oldPool.admitted(); err == nil {
+		is, err = newPool.admitted()
+	}
+	return was, is, err
+}
+
+func readPool(raw []byte) (*rawPool, error) {
+	pool := &rawPool{}
+	pool.Spec.Allocations.Raw = raw
+	if err := apijson.Unmarshal(raw, pool); err != nil {
 		return nil, fmt.Errorf("reading an IPPool: %w", err)
 	}
+	return pool, nil
+}
+
+// admitted decodes the entries.
+func (p *rawPool) admitted() (*ipam.AdmittedPool, error) {
 	pool := &ipam.AdmittedPool{
-		Name:    poolName(object.Namespace, object.Name),
-		Entries: make(map[string]ipam.AdmittedEntry, len(object.Spec.Allocations)),
+		Name:    poolName(p.Metadata.Namespace, p.Metadata.Name),
+		Entries: make(map[string]ipam.AdmittedEntry, len(p.Spec.Allocations.Values)),
 	}
-	pool.Range, pool.RangeErr = parseRange(object.Spec.Range)
-	for offset, entry := range object.Spec.Allocations {
+	pool.Range, pool.RangeErr = parseRange(p.Spec.Range)
+	for offset, raw := range p.Spec.Allocations.Values {
+		var entry wb.IPAllocation
+		if err := apijson.Unmarshal(raw, &entry); err != nil {
+			return nil, fmt.Errorf("reading entry %q of an IPPool: %w", offset, err)
+		}
 		address, _ := decodeAddress(pool.Range, pool.RangeErr, offset) // invalid where there is none
 		pool.Entries[offset] = ipam.AdmittedEntry{SandboxID: entry.ContainerID, PodRef: entry.PodRef, Interface: entry.IfName, IP: address}
 	}
@@ -36,7 +90,7 @@ func (b *Backend) DecodePool(raw []byte) (*ipam.AdmittedPool, error) {
 // DecodeReservation reads a raw OverlappingRangeIPReservation.
 func (b *Backend) DecodeReservation(raw []byte) (ipam.Reservation, error) {
 	object := &wb.OverlappingRangeIPReservation{}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, object); err != nil {
+	if err := apijson.Unmarshal(raw, object); err != nil {
 		return ipam.Reservation{}, fmt.Errorf("reading an OverlappingRangeIPReservation: %w", err)
 	}
 	return reservationOf(object), nil

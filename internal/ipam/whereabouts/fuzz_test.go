@@ -4,6 +4,7 @@ package whereabouts
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
 	"net/netip"
@@ -39,6 +40,53 @@ func FuzzDecodePool(f *testing.F) {
 			}
 		}
 	})
+}
+
+// FuzzDecodePools: what an update changes is found as by reading both pools in full, and nothing that changed is left out.
+func FuzzDecodePools(f *testing.F) {
+	const pool = `{"metadata":{"namespace":"ns","name":"p"},"spec":{"range":"10.0.0.0/24","allocations":{%s}}}`
+	const one, two, spaced = `"1":{"id":"a","podref":"ns/web-0"}`, `"2":{"id":"b","podref":"ns/web-1","ifname":"net1"}`, `"1":{ "podref":"ns/web-0", "id":"a" }`
+	add := func(before, after string) {
+		f.Add(fmt.Appendf(nil, pool, before), fmt.Appendf(nil, pool, after))
+	}
+	add(one+","+two, two)
+	add(one, spaced)
+	add(one, `"1":{"id":"a","podref":"ns/web-9"},`+two)
+	add(one, `"1":{"id":"a","podref":"ns/web-0"},"1":{"id":"c","podref":"ns/web-9"}`)
+	add(one, `"1":null`)
+	add(one, `"1":{"id":"z","podref":"ns/web-0"}`) // as long as before
+	f.Add([]byte(`{"spec":{"range":"10.0.0.0/24","allocations":{`+one+`}}}`), []byte(`{"spec":{"range":"10.1.0.0/24","allocations":{`+one+`}}}`))
+	f.Fuzz(func(t *testing.T, before, after []byte) {
+		b := New(Options{})
+		wholeOld, err := b.DecodePool(before)
+		if err != nil {
+			return
+		}
+		wholeNew, err := b.DecodePool(after)
+		if err != nil {
+			return
+		}
+		was, is, err := b.DecodePools(before, after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		isPart(t, was, wholeOld, wholeNew)
+		isPart(t, is, wholeNew, wholeOld)
+	})
+}
+
+// isPart compares what was read of a pool with the whole: all that the other does not have, too.
+func isPart(t *testing.T, got, whole, other *ipam.AdmittedPool) {
+	t.Helper()
+	if got.Name != whole.Name || got.Range != whole.Range || (got.RangeErr == nil) != (whole.RangeErr == nil) || len(got.Entries) > len(whole.Entries) {
+		t.Errorf("pool %+v, expected %+v", got, whole)
+	}
+	for offset, want := range whole.Entries {
+		entry, kept := got.Entries[offset]
+		if same, has := other.Entries[offset]; kept && entry != want || !kept && (!has || same != want) {
+			t.Errorf("entry %q is %+v (%t), expected %+v beside %+v (%t)", offset, entry, kept, want, same, has)
+		}
+	}
 }
 
 // keysOf are the keys of the object under a path, spelled exactly so.
