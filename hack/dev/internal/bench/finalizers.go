@@ -32,7 +32,7 @@ var finalizersOff = experiment{
 	needs:   needs{reports: true},
 	rows: []row{{
 		Row: page.Row{Name: "finalizers", Title: fmt.Sprintf("finalizers off %d finished pods", finishedPods), Against: "delete and one bare patch each", Unit: ratio,
-			Target: result.Target{Op: result.AtLeast, Value: 0.95}, Limit: "The manager decides from its cache, which has to show the deletion first, and shares the processors with the API server."},
+			Target: result.Target{Op: result.AtLeast, Value: 0.95}, Limit: "These pods have no record: the record, the pod and the pools are read live for each. The manager shares the processors with the API server."},
 		figure: throughput(ours, barePatch),
 	}},
 	prepare: func(ctx context.Context, w *world) ([]arm, error) {

@@ -75,7 +75,8 @@ type subjects struct {
 func latencyRow(name, title, value string, target float64) row {
 	return row{
 		Row: page.Row{Name: name, Title: title, Against: "watch event, then one bare patch", Unit: ratio, Target: result.Target{Op: result.AtMost, Value: target},
-			Limit: "The manager reads the version of the pool, and deletes the record before it takes the finalizer off."},
+			Limit: "The manager reads the version of the pool, and deletes the record before it takes the finalizer off. " +
+				"A pod that never had a record needs a live list of the pools, for which the watch cache of the API server takes up to 100 ms more."},
 		figure: func(turns map[string]result.Turn) float64 {
 			return turns[ours].Values[value] / turns[bareWatcher].Values[value]
 		},
