@@ -36,7 +36,7 @@ func ByObject() map[client.Object]cache.ByObject {
 			Transform: podTransform,
 		},
 		&corev1.Node{}:           {Transform: nodeTransform},
-		&v1alpha1.IPAllocation{}: {Transform: cache.TransformStripManagedFields()},
+		&v1alpha1.IPAllocation{}: {Transform: recordTransform},
 
 		&admissionregistrationv1.ValidatingAdmissionPolicy{}:        {Transform: policyTransform},
 		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}: {Transform: bindingTransform},
@@ -56,7 +56,7 @@ func podTransform(object any) (any, error) {
 			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
 			DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds, Finalizers: pod.Finalizers,
-			Labels:        keep(pod.Labels, v1alpha1.GuardedLabel),
+			Labels:        labelsOf(pod),
 			Annotations:   podnetwork.Bounded(keep(pod.Annotations, keptAnnotations...)),
 			ManagedFields: withLastWrites(release.FieldOwnership(pod.ManagedFields), pod.ManagedFields),
 		},
@@ -75,7 +75,25 @@ func podTransform(object any) (any, error) {
 			stripped.Status.Conditions = append(stripped.Status.Conditions, pod.Status.Conditions[i])
 		}
 	}
+	sharePod(stripped)
 	return stripped, nil
+}
+
+// labelsOf keeps the label by which a pod is cached.
+func labelsOf(pod *corev1.Pod) map[string]string {
+	if pod.Labels[v1alpha1.GuardedLabel] == v1alpha1.GuardedLabelValue {
+		return guardedLabels
+	}
+	return keep(pod.Labels, v1alpha1.GuardedLabel)
+}
+
+// recordTransform keeps all of a record but its managedFields.
+func recordTransform(object any) (any, error) {
+	if record, ok := object.(*v1alpha1.IPAllocation); ok {
+		record.ManagedFields = nil
+		shareRecord(record)
+	}
+	return object, nil
 }
 
 // Default strips what no other transform does: managedFields, and of a NetworkAttachmentDefinition all but its bounded
