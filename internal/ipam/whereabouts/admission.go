@@ -99,7 +99,8 @@ func (b *Backend) DecodeReservation(raw []byte) (ipam.Reservation, error) {
 // ReservationHolders reads, past every cache, the entries for which a reservation stands: same address, podref and
 // interface, in a network that can be the reservation's. An error means unknown.
 func (b *Backend) ReservationHolders(ctx context.Context, r ipam.Reservation) ([]ipam.Key, error) {
-	snapshot, err := b.live(ctx, query{podRef: r.PodRef})
+	// A list of its own: a review has less than a second, and would wait for two where it shares.
+	snapshot, err := b.live(ctx, query{podRef: r.PodRef}, b.listPools)
 	if err != nil {
 		return nil, err
 	}

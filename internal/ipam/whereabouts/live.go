@@ -20,11 +20,11 @@ import (
 // Live reads what a query selects from the API server. One list of metadata shows which pools the cache has in their newest
 // version; those are served from it, the others are read in full.
 func (b *Backend) Live(ctx context.Context, q ipam.Query) (ipam.Snapshot, error) {
-	return b.live(ctx, queryOf(q))
+	return b.live(ctx, queryOf(q), b.livePools)
 }
 
-func (b *Backend) live(ctx context.Context, q query) (ipam.Snapshot, error) {
-	live, err := b.livePools(ctx)
+func (b *Backend) live(ctx context.Context, q query, list func(context.Context) ([]metav1.ObjectMeta, error)) (ipam.Snapshot, error) {
+	live, err := list(ctx)
 	if err != nil {
 		return ipam.Snapshot{}, err
 	}

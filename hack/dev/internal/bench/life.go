@@ -47,7 +47,7 @@ var life = experiment{
 		callsRow("pod-reads", "live reads for an ordinary guarded pod, those of the webhooks included", reads, 4,
 			"The webhooks judge the removal of the pool's entry and of the reservation, each on live reads of its own; the table below names them."),
 		callsRow("pod-lists", "lists for an ordinary guarded pod", lists, 0,
-			"The webhook that judges the removal of a reservation lists the metadata of the pools: any of them may still have the address. Reviews that come at once share a list."),
+			"The webhook that judges the removal of a reservation lists the metadata of the pools: any of them may still have the address."),
 		{
 			Row: page.Row{Name: "pod-etcd", Title: "bytes written to etcd for an ordinary guarded pod", Against: "bare pod", Unit: "KB",
 				Target: result.Target{Op: result.AtMost, Value: 8}, Limit: "The finalizer and the label are in each revision of the pod, and the record in its own two."},
