@@ -52,7 +52,7 @@ func (w *world) profiledManager(ctx context.Context) (string, error) {
 		return "", err
 	}
 	w.profiles = fmt.Sprintf("127.0.0.1:%d", port)
-	source, overlay, program := filepath.Join(w.dir, "profile.go"), filepath.Join(w.dir, "overlay.json"), filepath.Join(w.dir, "manager-profiled")
+	source, overlay, program := filepath.Join(w.dir, "profile.go.txt"), filepath.Join(w.dir, "overlay.json"), filepath.Join(w.dir, "manager-profiled")
 	replaced, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(w.options.Root, "cmd", "manager", "profile.go"): source}})
 	if err != nil {
 		return "", err
