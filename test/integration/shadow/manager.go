@@ -132,18 +132,18 @@ func (i *installation) readiness(ctx context.Context) (*http.Response, error) {
 type writes struct {
 	mu    sync.Mutex
 	calls []calls.Call
-	// marks are how many of them wrote a record in which a question stands.
-	marks int
+	// queries are how many of them wrote a query to agents.
+	queries int
 }
 
 func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		if request.Method != http.MethodGet {
-			call, asks := calls.Of(request), asksAgents(request)
+			call, queries := calls.Of(request), queriesAgents(request)
 			w.mu.Lock()
 			w.calls = append(w.calls, call)
-			if asks {
-				w.marks++
+			if queries {
+				w.queries++
 			}
 			w.mu.Unlock()
 		}
@@ -151,22 +151,23 @@ func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// asksAgents: the request writes a record with a query, or a query to all nodes. A request for a record's status carries the queries and changes none.
-func asksAgents(request *http.Request) bool {
+// queriesAgents says whether a request writes a query to the agent of one node, or of all. A request for the status of either carries the queries
+// and changes none.
+func queriesAgents(request *http.Request) bool {
 	call := calls.Of(request)
-	if request.Body == nil || call.Subresource != "" || (call.Resource.Resource != "ipallocations" && call.Resource.Resource != "allnodesqueries") {
+	if request.Body == nil || call.Subresource != "" || (call.Resource.Resource != "guardednodes" && call.Resource.Resource != "allnodesqueries") {
 		return false
 	}
 	content, err := io.ReadAll(request.Body)
 	request.Body = io.NopCloser(bytes.NewReader(content))
-	return err == nil && (bytes.Contains(content, []byte(`"marks":[{`)) || bytes.Contains(content, []byte(`"queries":[{`)))
+	return err == nil && bytes.Contains(content, []byte(`"queries":[{`))
 }
 
-// asked is how many writes contained a query.
-func (w *writes) asked() int {
+// queried is how many writes contained a query.
+func (w *writes) queried() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.marks
+	return w.queries
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)

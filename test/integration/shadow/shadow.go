@@ -143,7 +143,7 @@ var _ = suite.Describe("Mode Shadow", func() {
 		untouched := m.versions(ctx)
 		Consistently(func(g Gomega, ctx context.Context) {
 			g.Expect(guard.made.beside()).To(BeEmpty())
-			g.Expect(guard.made.asked()).To(BeZero(), "a record has a query in it")
+			g.Expect(guard.made.queried()).To(BeZero(), "agents are queried")
 			g.Expect(m.made.ofRecords()).To(BeEmpty(), "an agent has responded without a query")
 			g.Expect(m.versions(ctx)).To(Equal(untouched))
 		}).WithTimeout(quiet).WithContext(ctx).Should(Succeed())
@@ -156,7 +156,7 @@ var _ = suite.Describe("Mode Shadow", func() {
 		m.isGuarded(ctx)
 		Expect(guard.made.beside()).NotTo(BeEmpty())
 		Eventually(m.held).WithContext(ctx).Should(ConsistOf(fmt.Sprint(oldAt), fmt.Sprint(robbedAt)), "the leak is not reclaimed")
-		Expect(guard.made.asked()).To(BeNumerically(">", 0), "the queries of the manager are not seen")
+		Expect(guard.made.queried()).To(BeNumerically(">", 0), "the queries of the manager are not seen")
 	})
 })
 
