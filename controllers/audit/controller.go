@@ -12,10 +12,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -33,9 +36,11 @@ import (
 const (
 	// auditInterval is how often the records are compared when nothing changes. A shorter Options.Interval shortens it.
 	auditInterval = 10 * time.Minute
+	// fullEvery is how many intervals pass until everything is compared anew: a lost event must not hide a contradiction for ever.
+	fullEvery = 6
 	// heldSoon is how long a held finding is audited again soon: what holds it may end without a change of a pool.
 	heldSoon = time.Hour
-	// auditDelay gathers changes of pools: each audit lists all reservations.
+	// auditDelay gathers changes of pools: an audit that confirms findings lists all reservations.
 	auditDelay = time.Minute
 	// confirmedPerAudit bounds how many findings one audit reads live; the next audit continues.
 	confirmedPerAudit = 50
@@ -73,13 +78,29 @@ type auditor struct {
 	backend  ipam.Repairable
 	changed  chan struct{}
 	known    []*knownFinding
-	writes   flowcontrol.RateLimiter
+	// informers are those of client's cache; followed report whether each source of changes is synced.
+	informers cache.Informers
+	followed  []func() bool
+	changes   changeLog
+	last      baseline
+	writes    flowcontrol.RateLimiter
 	// failures are the audits in a row that have failed.
 	failures int
 	// unreported are the lines about repairs that records do not have yet.
 	unreported unreportedLines
 	// unread is the last call that gave no fact to decide about the present repair.
 	unread error
+}
+
+// baseline is what the last audit found and rests on, so that the next one compares what changed since.
+type baseline struct {
+	result ipamaudit.Result
+	// full is when everything was compared; followed: changes have been followed since.
+	full       time.Time
+	followed   bool
+	unreadable bool
+	divided    []*ipam.SlicePool
+	scheduled  sets.Set[string]
 }
 
 // knownFinding is a finding of the last audit.
@@ -101,7 +122,8 @@ func Setup(mgr manager.Manager, backends []ipam.Backend, clk clock.PassiveClock,
 			continue
 		}
 		a := newAuditor(mgr.GetClient(), mgr.GetAPIReader(), repairable, mgr.GetEventRecorder("holdfast"), clk, o)
-		backend.Subscribe(func(ipam.Event) { a.wake() })
+		a.informers = mgr.GetCache()
+		backend.Subscribe(a.poolChanged)
 		if err := mgr.Add(a); err != nil {
 			return fmt.Errorf("setting up the audit of %s: %w", backend.Name(), err)
 		}
@@ -140,12 +162,17 @@ func (a *auditor) Start(ctx context.Context) error {
 	}
 }
 
+// longest is the time between two audits when nothing is due sooner.
+func (a *auditor) longest() time.Duration {
+	if sweep := a.options.Interval; sweep > 0 {
+		return min(auditInterval, sweep)
+	}
+	return auditInterval
+}
+
 // interval is the time to the next audit if no pool changes.
 func (a *auditor) interval() time.Duration {
-	interval := auditInterval
-	if sweep := a.options.Interval; sweep > 0 {
-		interval = min(interval, sweep)
-	}
+	interval := a.longest()
 	if slices.ContainsFunc(a.known, func(k *knownFinding) bool { return !k.reported || k.soon }) || !a.backend.HasSynced() {
 		interval = min(interval, max(a.options.ReleaseDelay, time.Second))
 	}
@@ -187,11 +214,17 @@ func (a *auditor) compare(ctx context.Context) error {
 	if !a.backend.HasSynced() {
 		return nil // unknown is not empty
 	}
-	facts, err := a.observe(ctx)
+	followed, err := a.follow(ctx)
 	if err != nil {
+		log.FromContext(ctx).Info("Cannot follow what changes; each audit compares everything", "backend", a.backend.Name(), "found", err.Error())
+	}
+	taken := a.changes.take()
+	taken.all = taken.all || !followed || !a.last.followed || a.clock.Since(a.last.full) >= fullEvery*a.longest()
+	if err = a.examine(ctx, taken, followed); err != nil {
+		a.changes.giveBack(taken)
 		return err
 	}
-	a.remember(ipamaudit.Audit(facts))
+	a.remember(a.last.result.Bounded())
 	err = a.confirm(ctx)
 	for _, kind := range ipamaudit.Kinds {
 		standing := 0
@@ -203,6 +236,33 @@ func (a *auditor) compare(ctx context.Context) error {
 		metrics.Inconsistencies.WithLabelValues(string(kind)).Set(float64(standing))
 	}
 	return err
+}
+
+// examine audits what changed, or everything, and leaves the result in a.last.
+func (a *auditor) examine(ctx context.Context, c changes, followed bool) error {
+	r, err := a.read(ctx)
+	if err != nil {
+		return err
+	}
+	a.addSandboxes(&c, r.scheduled)
+	if c.all || !equality.Semantic.DeepEqual(r.divided, a.last.divided) {
+		facts, err := a.observeAll(ctx, r)
+		if err != nil {
+			return err
+		}
+		a.last = baseline{result: ipamaudit.Examine(facts), full: a.clock.Now(), followed: followed, unreadable: facts.Unreadable, divided: r.divided}
+	} else {
+		facts, scope, err := a.observeChanged(ctx, r, c)
+		if err != nil {
+			return err
+		}
+		a.last.result = a.last.result.With(ipamaudit.Examine(facts), scope)
+	}
+	a.last.scheduled = r.scheduled
+	if r.networks.Err() != nil { // nothing is known of a network, so that findings may be left out
+		a.changes.addAll()
+	}
+	return nil
 }
 
 // remember replaces what was known by what is found now, and keeps since when.
@@ -233,7 +293,7 @@ func (a *auditor) confirm(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	found := ipamaudit.Audit(facts)
+	found := ipamaudit.Examine(facts).Findings
 	var standing []*knownFinding
 	for _, k := range due {
 		k.tried = a.clock.Now()

@@ -17,6 +17,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -115,6 +116,7 @@ func (p *auditedPool) Live(context.Context, ipam.Query) (ipam.Snapshot, error) {
 func (p *auditedPool) Reservations(context.Context) ([]ipam.Reservation, error) {
 	return p.reservations, nil
 }
+func (p *auditedPool) Find(ipam.Query) ipam.Snapshot { return ipam.Snapshot{} }
 func (p *auditedPool) ReservationNames(e *ipam.Entry) []string {
 	return []string{"kube-system/" + e.IP.String()}
 }
@@ -187,7 +189,9 @@ func audited(t testing.TB, pool *auditedPool, change func(*corev1.Pod)) (*audito
 			return release.Known(release.Node{Machine: release.Machine{NodeUID: node.UID}, Registered: node.CreationTimestamp.Time})
 		},
 	}
-	return newAuditor(cluster, cluster, pool, recorder, clock, o), clock, recorder
+	a := newAuditor(cluster, cluster, pool, recorder, clock, o)
+	a.informers = &informertest.FakeInformers{Error: errors.New("nothing is followed")}
+	return a, clock, recorder
 }
 
 // seenAlive labels a pod that was seen alive while it was being deleted.

@@ -19,15 +19,32 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
 )
 
-// observe reads pods and pools from the cache, and the reservations, which are not cached, live and last: whereabouts writes
-// an entry first and its reservation second.
-func (a *auditor) observe(ctx context.Context) (ipamaudit.Facts, error) {
+// reading is what one audit reads beside pods and entries, and how.
+type reading struct {
+	networks *claim.Networks
+	divided  []*ipam.SlicePool
+	// scheduled are the sandboxes at which the orphan controller will look.
+	scheduled sets.Set[string]
+	// recorded are the sandboxes of entries that a record has.
+	recorded     func(context.Context, []ipamaudit.Entry) (sets.Set[string], error)
+	reservations func(context.Context) ([]ipam.Reservation, error)
+}
+
+func (a *auditor) read(ctx context.Context) (*reading, error) {
+	divided, err := a.backend.SlicePools(ctx)
+	return &reading{networks: claim.From(a.client, a.backend, a.options.Rules), divided: divided, scheduled: sets.New(a.options.Scheduled()...),
+		recorded: a.allRecorded, reservations: a.backend.Reservations}, err
+}
+
+// observeAll reads pods and pools from the cache, and the reservations live and last: whereabouts writes an entry first and its
+// reservation second.
+func (a *auditor) observeAll(ctx context.Context, r *reading) (ipamaudit.Facts, error) {
 	var pods corev1.PodList
 	if err := a.client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
 		return ipamaudit.Facts{}, fmt.Errorf("listing the guarded pods: %w", err)
 	}
 	snapshot := a.backend.All()
-	return a.facts(ctx, pods.Items, &snapshot)
+	return a.facts(ctx, r, pods.Items, &snapshot)
 }
 
 // observeLive reads what concerns some findings past every cache.
@@ -69,23 +86,28 @@ func (a *auditor) observeLive(ctx context.Context, due []*knownFinding) (ipamaud
 		}
 	}
 	snapshot.Problems = append(snapshot.Problems, all.Problems...)
-	facts, err := a.facts(ctx, pods, &snapshot)
-	facts.Partial = true
-	return facts, err
+	r, err := a.read(ctx)
+	if err != nil {
+		return ipamaudit.Facts{}, err
+	}
+	return a.facts(ctx, r, pods, &snapshot)
 }
 
-// facts puts together what was read, and adds slices, accounts and reservations.
-func (a *auditor) facts(ctx context.Context, pods []corev1.Pod, snapshot *ipam.Snapshot) (ipamaudit.Facts, error) {
-	networks := claim.From(a.client, a.backend, a.options.Rules)
-	facts, err := networks.Facts(ctx, pods, snapshot, func(name string) bool { return a.isNode(ctx, name) })
+// facts puts together what was read, and adds slices, accounts and reservations. Accounts come after the entries: what leads to one may
+// end in between, and then the next audit finds it.
+func (a *auditor) facts(ctx context.Context, r *reading, pods []corev1.Pod, snapshot *ipam.Snapshot) (ipamaudit.Facts, error) {
+	facts := r.networks.FactsWith(ctx, pods, snapshot, r.divided, func(name string) bool { return a.isNode(ctx, name) })
 	facts.ForRepair = true
+	recorded, err := r.recorded(ctx, facts.Entries)
 	if err != nil {
-		return facts, err
+		return facts, fmt.Errorf("listing the records: %w", err)
 	}
-	if facts.Accounts, err = a.accounts(ctx, pods); err != nil {
-		return facts, err
+	facts.Accounts = &ipamaudit.Accounts{Recorded: recorded, Pods: sets.New[string](), Scheduled: r.scheduled}
+	for i := range pods {
+		facts.Accounts.Pods.Insert(pods[i].Namespace + "/" + pods[i].Name)
 	}
-	facts.Reservations, err = networks.Reservations(ctx)
+	reservations, err := r.reservations(ctx)
+	facts.Reservations = claim.OfPods(reservations)
 	for i := range facts.Reservations {
 		facts.Reservations[i].Addresses = a.backend.ReservationAddresses(facts.Reservations[i].Name)
 	}
@@ -101,18 +123,15 @@ func (a *auditor) isNode(ctx context.Context, name string) bool {
 	return err == nil && len(records) > 0
 }
 
-// accounts come after the entries: what leads to one may end in between, and then the next audit finds it.
-func (a *auditor) accounts(ctx context.Context, pods []corev1.Pod) (*ipamaudit.Accounts, error) {
+// allRecorded are the sandboxes that any record has.
+func (a *auditor) allRecorded(ctx context.Context, _ []ipamaudit.Entry) (sets.Set[string], error) {
 	var records v1alpha1.IPAllocationList
 	if err := a.client.List(ctx, &records, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing the records: %w", err)
+		return nil, err
 	}
-	accounts := &ipamaudit.Accounts{Recorded: sets.New[string](), Pods: sets.New[string](), Scheduled: sets.New(a.options.Scheduled()...)}
+	recorded := sets.New[string]()
 	for i := range records.Items {
-		accounts.Recorded.Insert(index.SandboxIDs(&records.Items[i])...)
+		recorded.Insert(index.SandboxIDs(&records.Items[i])...)
 	}
-	for i := range pods {
-		accounts.Pods.Insert(pods[i].Namespace + "/" + pods[i].Name)
-	}
-	return accounts, nil
+	return recorded, nil
 }

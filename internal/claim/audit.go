@@ -20,11 +20,16 @@ import (
 // come last, when all else has been read: whereabouts writes an entry first and its reservation second. isNode reports whether a
 // name is that of a node, by its object or by the record of a pod that was there.
 func (n *Networks) Facts(ctx context.Context, pods []corev1.Pod, snapshot *ipam.Snapshot, isNode func(string) bool) (ipamaudit.Facts, error) {
-	facts := ipamaudit.Facts{Doubtful: sets.New[string](), Slices: map[string]sets.Set[string]{}}
 	divided, err := n.backend.SlicePools(ctx)
 	if err != nil {
-		return facts, err
+		return ipamaudit.Facts{}, err
 	}
+	return n.FactsWith(ctx, pods, snapshot, divided, isNode), nil
+}
+
+// FactsWith is Facts with slices that were read before.
+func (n *Networks) FactsWith(ctx context.Context, pods []corev1.Pod, snapshot *ipam.Snapshot, divided []*ipam.SlicePool, isNode func(string) bool) ipamaudit.Facts {
+	facts := ipamaudit.Facts{Doubtful: sets.New[string](), Slices: map[string]sets.Set[string]{}}
 	for _, pool := range divided {
 		facts.Slices[pool.String()] = pool.Owners()
 	}
@@ -48,7 +53,7 @@ func (n *Networks) Facts(ctx context.Context, pods []corev1.Pod, snapshot *ipam.
 		}
 		facts.Entries = append(facts.Entries, entry)
 	}
-	return facts, nil
+	return facts
 }
 
 // addPod adds a live pod with the addresses that it shows, and one that has an ADD or a DEL of a divided network before it.
@@ -96,13 +101,18 @@ func Entry(backend ipam.Auditable, e *ipam.Entry) ipamaudit.Entry {
 		Reservations: backend.ReservationNames(e)}
 }
 
-// Reservations are those that name a pod.
-func (n *Networks) Reservations(ctx context.Context) (all []ipamaudit.Reservation, err error) {
+// Reservations are those that name a pod, read live.
+func (n *Networks) Reservations(ctx context.Context) ([]ipamaudit.Reservation, error) {
 	reservations, err := n.backend.Reservations(ctx)
+	return OfPods(reservations), err
+}
+
+// OfPods are the reservations that name a pod.
+func OfPods(reservations []ipam.Reservation) (all []ipamaudit.Reservation) {
 	for _, r := range reservations {
 		if _, ok := ipam.ParsePodRef(r.PodRef); ok {
 			all = append(all, ipamaudit.Reservation{Name: r.Name, PodRef: r.PodRef, Interface: r.Interface})
 		}
 	}
-	return all, err
+	return all
 }

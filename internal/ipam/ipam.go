@@ -168,6 +168,10 @@ type Event struct {
 	SandboxIDs []string
 	// Records are the record names in tombstones that appeared, changed or were removed.
 	Records []string
+	// Addresses are those of the entries.
+	Addresses []netip.Addr
+	// Pools: a pool appeared, was removed or got another range. Then other addresses are covered than before.
+	Pools bool
 	// Problems are those that appeared or changed; one that disappeared is not reported.
 	Problems []Problem
 }

@@ -25,6 +25,13 @@ type Attachment struct {
 // changes nothing, where what it found is not what was given to it.
 type Repairable interface {
 	Auditable
+	// WatchReservations keeps every reservation in a cache from now on, and calls a function, without blocking, for each that appeared,
+	// changed (with the one before and the one after) or was removed since the first list. Another call follows a failed one only.
+	WatchReservations(ctx context.Context, changed func(Reservation)) error
+	// ReservationsSynced reports whether the first list of that cache has been seen.
+	ReservationsSynced() bool
+	// CachedReservations are those of a pod reference or of an address, from that cache, without UID and resourceVersion.
+	CachedReservations(podRefs []string, addresses []netip.Addr) []Reservation
 	// ReservationAddresses are the addresses that a reservation of this name may stand for; none where its name shows none.
 	ReservationAddresses(name string) []netip.Addr
 	// ReservationName is the name ("namespace/name") under which the IPAM reserves the address of an attachment; empty where its

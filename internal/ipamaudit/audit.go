@@ -29,7 +29,10 @@ type index struct {
 }
 
 // Audit finds every contradiction, in a deterministic order.
-func Audit(facts Facts) []Finding {
+func Audit(facts Facts) []Finding { return Examine(facts).Bounded() }
+
+// Examine finds every contradiction in facts about some pods or all, in a deterministic order. Bare claims are not bounded yet.
+func Examine(facts Facts) Result {
 	b := open(facts)
 	var findings []Finding
 	for i := range b.Pods {
@@ -46,11 +49,13 @@ func Audit(facts Facts) []Finding {
 	findings = append(findings, b.moved()...)
 	findings = append(findings, b.unsliced()...)
 	findings = append(findings, b.unaccounted()...)
-	slices.SortFunc(findings, func(x, y Finding) int {
-		return cmp.Or(cmp.Compare(x.Kind, y.Kind), x.IP.Compare(y.IP), cmp.Compare(x.PodRef, y.PodRef), cmp.Compare(x.Reservation, y.Reservation),
-			cmp.Compare(x.Pool, y.Pool), cmp.Compare(x.SandboxID, y.SandboxID))
-	})
-	return findings
+	slices.SortFunc(findings, compare)
+	return Result{Findings: findings, unbacked: b.unbacked(), unentered: b.unentered()}
+}
+
+func compare(x, y Finding) int {
+	return cmp.Or(cmp.Compare(x.Kind, y.Kind), x.IP.Compare(y.IP), cmp.Compare(x.PodRef, y.PodRef), cmp.Compare(x.Reservation, y.Reservation),
+		cmp.Compare(x.Pool, y.Pool), cmp.Compare(x.SandboxID, y.SandboxID))
 }
 
 func open(facts Facts) *index {

@@ -3,7 +3,6 @@
 package ipamaudit
 
 import (
-	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
@@ -45,10 +44,9 @@ func (p *Pod) Claimed(claims []Shown, reserved int) []Shown {
 	return recorded
 }
 
-// claimed are those of all pods' claims that count, at most ClaimsPerNamespace for each namespace, with those reserved already.
+// claimed are those of all pods' claims that count.
 func (b *index) claimed() []Finding {
-	var findings, bare []Finding
-	spare := map[string]int{}
+	var findings []Finding
 	for i := range b.Pods {
 		pod := &b.Pods[i]
 		claims := b.claimsOf(pod)
@@ -56,21 +54,8 @@ func (b *index) claimed() []Finding {
 			continue
 		}
 		for _, claim := range pod.Claimed(claims, len(b.leftOver(pod))) {
-			about := Finding{PodRef: pod.Ref, UID: pod.UID, IP: claim.IP, Interface: claim.Interface, Network: claim.Network}
-			if slices.Contains(pod.Recorded, claim.IP) {
-				findings = append(findings, b.entryMissing(about)...)
-				continue
-			}
-			bare = append(bare, b.entryMissing(about)...)
-			spare[namespaceOf(pod.Ref)] = ClaimsPerNamespace
-		}
-	}
-	b.spend(spare)
-	slices.SortFunc(bare, func(x, y Finding) int { return cmp.Or(x.IP.Compare(y.IP), cmp.Compare(x.PodRef, y.PodRef)) })
-	for _, f := range bare {
-		if namespace := namespaceOf(f.PodRef); b.Partial || spare[namespace] > 0 {
-			spare[namespace]--
-			findings = append(findings, f)
+			findings = append(findings, b.entryMissing(Finding{PodRef: pod.Ref, UID: pod.UID, IP: claim.IP, Interface: claim.Interface,
+				Network: claim.Network, Bare: !slices.Contains(pod.Recorded, claim.IP)})...)
 		}
 	}
 	return findings
@@ -84,17 +69,6 @@ func (b *index) claimsOf(pod *Pod) (claims []Shown) {
 		}
 	}
 	return claims
-}
-
-// spend takes from each namespace's share the reservations that no entry stands behind, but for those of addresses that their
-// pod shows: these are claims themselves.
-func (b *index) spend(spare map[string]int) {
-	for i := range b.Reservations {
-		r := &b.Reservations[i]
-		if namespace := namespaceOf(r.PodRef); !b.standing.Has(r.Name) && !slices.ContainsFunc(b.live[r.PodRef], r.isShownBy) {
-			spare[namespace]--
-		}
-	}
 }
 
 // leftOver are a pod's reservations that stand neither for an entry nor for an address that it shows.

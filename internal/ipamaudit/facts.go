@@ -30,8 +30,6 @@ type Facts struct {
 	Starting []Starting
 	// ForRepair: findings may be written about: then only claims count that an IPAM can have caused (claims.go).
 	ForRepair bool
-	// Partial: these are the facts about some findings of an audit, which has bounded the claims of each namespace.
-	Partial bool
 }
 
 // Pod is a live pod.

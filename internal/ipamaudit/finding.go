@@ -41,6 +41,8 @@ type Finding struct {
 	// Slice is the divided range's object, Node the node for which the pool was made or on which the pod is, and Owner the node
 	// that has the slice now.
 	Slice, Node, Owner string
+	// Bare: only the pod's annotation has the address, no record (Result.Bounded).
+	Bare bool
 }
 
 // Identity identifies a contradiction, also when further pods have come into one.

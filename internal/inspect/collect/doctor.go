@@ -141,7 +141,7 @@ var neededRights = []need{
 	{"get list watch create update delete", "holdfast.dev", "guardednodes", "", ""},
 	{"get list watch create update", "holdfast.dev", "allnodesqueries", "", ""},
 	{"get list watch patch", "whereabouts.cni.cncf.io", "ippools", "", ""},
-	{"get list create patch delete", "whereabouts.cni.cncf.io", "overlappingrangeipreservations", "", ""},
+	{"get list watch create patch delete", "whereabouts.cni.cncf.io", "overlappingrangeipreservations", "", ""},
 	{"get list patch", "whereabouts.cni.cncf.io", "nodeslicepools", "", ""},
 	{"get list watch", "k8s.cni.cncf.io", "network-attachment-definitions", "", ""},
 	{"create patch", "events.k8s.io", "events", "", ""},

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
@@ -30,7 +31,7 @@ const (
 )
 
 // +kubebuilder:rbac:groups=whereabouts.cni.cncf.io,resources=ippools,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=whereabouts.cni.cncf.io,resources=overlappingrangeipreservations,verbs=get;list;delete
+// +kubebuilder:rbac:groups=whereabouts.cni.cncf.io,resources=overlappingrangeipreservations,verbs=get;list;watch;delete
 
 // Options of the backend.
 type Options struct {
@@ -58,6 +59,10 @@ type Backend struct {
 	// synced reports whether the first list is in the index; nil until the pools are watched.
 	synced atomic.Pointer[toolscache.InformerSynced]
 
+	// pools is the cache of pools and, where the audit runs, of reservations; reserved are these by what they name.
+	pools    cache.Cache
+	reserved *reservedIndex
+
 	// batcher gathers concurrent releases from one pool.
 	batcher batcher
 	// lists are the live lists of pools.
@@ -83,19 +88,25 @@ func New(o Options) *Backend {
 	if o.CRDInterval == 0 {
 		o.CRDInterval = defaultCRDInterval
 	}
-	return &Backend{options: o, index: newIndex(), lists: newLists()}
+	return &Backend{options: o, index: newIndex(), lists: newLists(), reserved: newReservedIndex()}
 }
 
 // AddToScheme registers whereabouts' types. A manager's scheme that lacks them gets them in Setup.
 func AddToScheme(scheme *runtime.Scheme) error { return wb.AddToScheme(scheme) }
 
-// stripPool drops what the index does not use. UID and resourceVersion stay: they show whether the cache is as good as
+// strip drops what the index does not use. UID and resourceVersion stay: they show whether the cache is as good as
 // a live read.
-func stripPool(object any) (any, error) {
-	if pool, ok := object.(*wb.IPPool); ok {
-		pool.ManagedFields = nil
-		pool.Annotations = nil
-		pool.Labels = nil
+func strip(object any) (any, error) {
+	switch object := object.(type) {
+	case *wb.IPPool:
+		object.ManagedFields = nil
+		object.Annotations = nil
+		object.Labels = nil
+	case *wb.OverlappingRangeIPReservation:
+		return &wb.OverlappingRangeIPReservation{
+			ObjectMeta: metav1.ObjectMeta{Namespace: object.Namespace, Name: object.Name, ResourceVersion: object.ResourceVersion},
+			Spec:       wb.OverlappingRangeIPReservationSpec{PodRef: object.Spec.PodRef, IfName: object.Spec.IfName},
+		}, nil
 	}
 	return object, nil
 }

@@ -121,6 +121,7 @@ func (x *index) remove(name string) ipam.Event {
 }
 
 func (x *index) addPool(name string, object *wb.IPPool, changes *changes) *cachedPool {
+	changes.pools = true
 	pool := &cachedPool{
 		uid:       object.UID,
 		rangeText: object.Spec.Range,
@@ -136,6 +137,7 @@ func (x *index) addPool(name string, object *wb.IPPool, changes *changes) *cache
 }
 
 func (x *index) dropPool(name string, changes *changes) {
+	changes.pools = true
 	pool := x.pools[name]
 	for offset := range pool.decoded {
 		x.drop(location{pool, offset}, changes)
@@ -185,25 +187,28 @@ func (x *index) drop(at location, changes *changes) {
 	if a.problem != nil {
 		x.problems--
 	}
-	erase(x.byPodRef, a.podRef, at)
-	erase(x.bySandbox, a.sandboxID, at)
-	erase(x.byRecord, a.record, at)
+	is := func(l location) bool { return l == at }
+	erase(x.byPodRef, a.podRef, is)
+	erase(x.bySandbox, a.sandboxID, is)
+	erase(x.byRecord, a.record, is)
 	changes.add(a)
 }
 
 // insert and erase keep short lists: a pod or a sandbox has a handful of addresses. The empty key is in no index: it is
 // not a key that callers look up.
-func insert(by map[string][]location, key string, at location) {
-	if key != "" {
-		by[key] = append(by[key], at)
+func insert[K comparable, V any](by map[K][]V, key K, value V) {
+	var none K
+	if key != none {
+		by[key] = append(by[key], value)
 	}
 }
 
-func erase(by map[string][]location, key string, at location) {
-	if key == "" {
+func erase[K comparable, V any](by map[K][]V, key K, is func(V) bool) {
+	var none K
+	if key == none {
 		return
 	}
-	rest := slices.DeleteFunc(by[key], func(l location) bool { return l == at })
+	rest := slices.DeleteFunc(by[key], is)
 	if len(rest) == 0 {
 		delete(by, key)
 		return

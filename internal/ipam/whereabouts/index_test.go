@@ -46,6 +46,13 @@ func seen(ip, id, podRef string, since time.Time, observed bool, version string)
 	return e
 }
 
+func addresses(all ...string) (parsed []netip.Addr) {
+	for _, text := range all {
+		parsed = append(parsed, netip.MustParseAddr(text))
+	}
+	return parsed
+}
+
 // after is the entry in the place of a sandbox of the same podref.
 func after(e ipam.Entry, sandbox string) ipam.Entry {
 	e.Follows = sandbox
@@ -66,41 +73,41 @@ func TestTheIndexFollowsAPool(t *testing.T) {
 		},
 		"an entry that appears has one": {
 			after:   allocations{"1": taken("a", "ns/web-0")},
-			event:   ipam.Event{PodRefs: []ipam.PodRef{web}, SandboxIDs: []string{"a"}},
+			event:   ipam.Event{PodRefs: []ipam.PodRef{web}, SandboxIDs: []string{"a"}, Addresses: addresses("10.0.0.1")},
 			entries: []ipam.Entry{seen("10.0.0.1", "a", "ns/web-0", later, true, "2")},
 		},
 		"a new sandbox under the same podref has one, and both sandboxes are in the event": {
 			before:  allocations{"1": taken("a", "ns/web-0")},
 			after:   allocations{"1": taken("b", "ns/web-0")},
-			event:   ipam.Event{PodRefs: []ipam.PodRef{web}, SandboxIDs: []string{"a", "b"}},
+			event:   ipam.Event{PodRefs: []ipam.PodRef{web}, SandboxIDs: []string{"a", "b"}, Addresses: addresses("10.0.0.1")},
 			entries: []ipam.Entry{after(seen("10.0.0.1", "b", "ns/web-0", later, true, "2"), "a")},
 		},
 		"another podref for the same sandbox is seen anew, but its ADD was not observed": {
 			before:  allocations{"1": taken("a", "ns/web-0")},
 			after:   allocations{"1": taken("a", "ns/db-0")},
-			event:   ipam.Event{PodRefs: []ipam.PodRef{web, db}, SandboxIDs: []string{"a"}},
+			event:   ipam.Event{PodRefs: []ipam.PodRef{web, db}, SandboxIDs: []string{"a"}, Addresses: addresses("10.0.0.1")},
 			entries: []ipam.Entry{seen("10.0.0.1", "a", "ns/db-0", later, false, "2")},
 		},
 		"a tombstone names the record and the pod": {
 			before:  allocations{"1": taken("a", "ns/web-0")},
 			after:   allocations{"1": taken("a", "holdfast-releasing/r")},
-			event:   ipam.Event{PodRefs: []ipam.PodRef{web}, SandboxIDs: []string{"a"}, Records: []string{"r"}},
+			event:   ipam.Event{PodRefs: []ipam.PodRef{web}, SandboxIDs: []string{"a"}, Records: []string{"r"}, Addresses: addresses("10.0.0.1")},
 			entries: []ipam.Entry{seen("10.0.0.1", "a", "holdfast-releasing/r", later, false, "2")},
 		},
 		"a removed tombstone names the record": {
 			before: allocations{"1": taken("a", "holdfast-releasing/r")},
-			event:  ipam.Event{SandboxIDs: []string{"a"}, Records: []string{"r"}},
+			event:  ipam.Event{SandboxIDs: []string{"a"}, Records: []string{"r"}, Addresses: addresses("10.0.0.1")},
 		},
 		"another interface is a change, not a new entry": {
 			before:  allocations{"1": {ContainerID: "a", PodRef: "ns/web-0"}},
 			after:   allocations{"1": taken("a", "ns/web-0")},
-			event:   ipam.Event{PodRefs: []ipam.PodRef{web}, SandboxIDs: []string{"a"}},
+			event:   ipam.Event{PodRefs: []ipam.PodRef{web}, SandboxIDs: []string{"a"}, Addresses: addresses("10.0.0.1")},
 			entries: []ipam.Entry{seen("10.0.0.1", "a", "ns/web-0", start, false, "2")},
 		},
 		"entries that stay keep their history and are not in the event": {
 			before: allocations{"1": taken("a", "ns/web-0"), "2": taken("b", "ns/db-0")},
 			after:  allocations{"2": taken("b", "ns/db-0"), "3": taken("c", "ns/web-0")},
-			event:  ipam.Event{PodRefs: []ipam.PodRef{web}, SandboxIDs: []string{"a", "c"}},
+			event:  ipam.Event{PodRefs: []ipam.PodRef{web}, SandboxIDs: []string{"a", "c"}, Addresses: addresses("10.0.0.1", "10.0.0.3")},
 			entries: []ipam.Entry{
 				seen("10.0.0.2", "b", "ns/db-0", start, false, "2"),
 				seen("10.0.0.3", "c", "ns/web-0", later, true, "2"),
@@ -108,7 +115,7 @@ func TestTheIndexFollowsAPool(t *testing.T) {
 		},
 		"a removed entry is in the event": {
 			before: allocations{"1": taken("a", "ns/web-0")},
-			event:  ipam.Event{PodRefs: []ipam.PodRef{web}, SandboxIDs: []string{"a"}},
+			event:  ipam.Event{PodRefs: []ipam.PodRef{web}, SandboxIDs: []string{"a"}, Addresses: addresses("10.0.0.1")},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -194,7 +201,9 @@ func TestAPoolThatIsReplacedHasNoObservedAdd(t *testing.T) {
 			x.apply(newPool("p", "10.0.0.0/24", "1", allocations{"1": taken("a", "ns/web-0")}), start)
 			again := newPool("p", "10.0.0.0/24", "9", allocations{"1": taken("a", "ns/web-0"), "2": taken("b", "ns/web-1")})
 			change(again)
-			x.apply(again, later)
+			if event := x.apply(again, later); !event.Pools {
+				t.Error("an audit would not compare everything anew, though other addresses are covered now")
+			}
 			want := []ipam.Entry{
 				seen("10.0.0.1", "a", "ns/web-0", later, false, "9"),
 				seen("10.0.0.2", "b", "ns/web-1", later, false, "9"),
@@ -214,7 +223,7 @@ func TestADeletedPoolLeavesNothing(t *testing.T) {
 	x.apply(newPool("broken", "?", "1", allocations{"1": taken("a", "ns/web-0")}), start)
 	want := ipam.Event{
 		PodRefs:    []ipam.PodRef{{Namespace: "ns", Name: "web-0"}, {Namespace: "ns", Name: "db-0"}},
-		SandboxIDs: []string{"a", "b", "c"}, Records: []string{"r"},
+		SandboxIDs: []string{"a", "b", "c"}, Records: []string{"r"}, Addresses: addresses("10.0.0.1", "10.0.0.2"), Pools: true,
 	}
 	if diff := cmp.Diff(want, x.remove("kube-system/p"), ignoreOrder); diff != "" {
 		t.Errorf("event (-want +got):\n%s", diff)

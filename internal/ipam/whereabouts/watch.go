@@ -33,6 +33,7 @@ func (b *Backend) Setup(ctx context.Context, mgr manager.Manager) error {
 	if err != nil {
 		return fmt.Errorf("making the cache of %s: %w", Name, err)
 	}
+	b.pools = pools
 	if err := mgr.Add(ownCache{pools}); err != nil {
 		return err
 	}
@@ -54,7 +55,7 @@ func (b *Backend) newCache(mgr manager.Manager) (cache.Cache, error) {
 	}
 	return cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		DefaultNamespaces: watched, DefaultTransform: stripPool, NewInformer: b.options.NewInformer,
+		DefaultNamespaces: watched, DefaultTransform: strip, NewInformer: b.options.NewInformer,
 	})
 }
 
