@@ -41,6 +41,9 @@ type world struct {
 	reservation func(ipam.Reservation)
 	informers   *informertest.FakeInformers
 	fulls       int
+	// unlisted: the first list of the reservations has not come. err fails each audit.
+	unlisted bool
+	err      error
 
 	following, whole *auditor
 }
@@ -110,7 +113,10 @@ func (w *world) WatchReservations(_ context.Context, changed func(ipam.Reservati
 	w.reservation = changed
 	return nil
 }
-func (w *world) ReservationsSynced() bool { return true }
+func (w *world) ReservationsSynced() bool { return !w.unlisted }
+func (w *world) SlicePools(context.Context) ([]*ipam.SlicePool, error) {
+	return w.divided, w.err
+}
 func (w *world) CachedReservations(podRefs []string, addresses []netip.Addr) (found []ipam.Reservation) {
 	for _, r := range w.reserved {
 		at := func(ip netip.Addr) bool { return slices.Contains(addresses, ip) }
@@ -379,7 +385,6 @@ func TestAnAuditOfChangesFindsWhatAnAuditOfEverythingFinds(t *testing.T) {
 			t.Errorf("seed %d: %d of 80 audits were about changes alone, want most", seed, partial)
 		}
 	}
-	t.Log(kinds)
 	for _, kind := range ipamaudit.Kinds {
 		if kinds[kind] == 0 {
 			t.Errorf("no %s was ever found: %v", kind, kinds)

@@ -36,7 +36,8 @@ import (
 const (
 	// auditInterval is how often the records are compared when nothing changes. A shorter Options.Interval shortens it.
 	auditInterval = 10 * time.Minute
-	// fullEvery is how many intervals pass until everything is compared anew: a lost event must not hide a contradiction for ever.
+	// fullEvery is how many intervals pass until everything is compared anew: a lost event, or a node that came or went (isNode), must not
+	// hide a contradiction for ever.
 	fullEvery = 6
 	// heldSoon is how long a held finding is audited again soon: what holds it may end without a change of a pool.
 	heldSoon = time.Hour

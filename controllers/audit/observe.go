@@ -23,7 +23,7 @@ import (
 type reading struct {
 	networks *claim.Networks
 	divided  []*ipam.SlicePool
-	// scheduled are the sandboxes at which the orphan controller will look.
+	// scheduled are the sandboxes at which the orphan controller will look, as of the beginning.
 	scheduled sets.Set[string]
 	// recorded are the sandboxes of entries that a record has.
 	recorded     func(context.Context, []ipamaudit.Entry) (sets.Set[string], error)
@@ -102,7 +102,7 @@ func (a *auditor) facts(ctx context.Context, r *reading, pods []corev1.Pod, snap
 	if err != nil {
 		return facts, fmt.Errorf("listing the records: %w", err)
 	}
-	facts.Accounts = &ipamaudit.Accounts{Recorded: recorded, Pods: sets.New[string](), Scheduled: r.scheduled}
+	facts.Accounts = &ipamaudit.Accounts{Recorded: recorded, Pods: sets.New[string](), Scheduled: sets.New(a.options.Scheduled()...)}
 	for i := range pods {
 		facts.Accounts.Pods.Insert(pods[i].Namespace + "/" + pods[i].Name)
 	}

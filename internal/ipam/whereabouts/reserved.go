@@ -35,7 +35,18 @@ func (b *Backend) WatchReservations(ctx context.Context, changed func(ipam.Reser
 	if err != nil {
 		return fmt.Errorf("watching the reservations: %w", err)
 	}
-	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
+	registration, err := informer.AddEventHandler(b.reservationHandler(changed))
+	if err != nil {
+		return fmt.Errorf("watching the reservations: %w", err)
+	}
+	synced := toolscache.InformerSynced(registration.HasSynced)
+	b.reserved.synced.Store(&synced)
+	return nil
+}
+
+// reservationHandler keeps the index. The reservations of the first list are no changes.
+func (b *Backend) reservationHandler(changed func(ipam.Reservation)) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(object any, isFirstList bool) {
 			b.replaceReservation(nil, object)
 			if !isFirstList {
@@ -53,13 +64,7 @@ func (b *Backend) WatchReservations(ctx context.Context, changed func(ipam.Reser
 			b.replaceReservation(object, nil)
 			publishReservations(changed, object)
 		},
-	})
-	if err != nil {
-		return fmt.Errorf("watching the reservations: %w", err)
 	}
-	synced := toolscache.InformerSynced(registration.HasSynced)
-	b.reserved.synced.Store(&synced)
-	return nil
 }
 
 func publishReservations(changed func(ipam.Reservation), objects ...any) {
