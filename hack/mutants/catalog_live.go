@@ -111,6 +111,18 @@ var livenessMutants = []mutant{
 		new:  `k.soon = a.clock.Since(k.since) < 0*heldSoon`, by: inRepair,
 	},
 	{
+		rule: "audit: what meets a change at an address is audited with it",
+		file: "controllers/audit/surroundings.go",
+		old:  `scope.PodRefs = scope.PodRefs.Union(met)`,
+		new:  `_ = met`, by: inRepair,
+	},
+	{
+		rule: "audit: a lost event hides nothing for ever",
+		file: "controllers/audit/controller.go",
+		old:  `a.clock.Since(a.last.full) >= fullEvery*a.longest()`,
+		new:  `a.clock.Since(a.last.full) < 0`, by: inRepair,
+	},
+	{
 		rule: "security: an annotation that is too large is not parsed (2)",
 		file: "internal/podnetwork/attachments.go",
 		old:  `if len(value) > MaxNetworksBytes {`,

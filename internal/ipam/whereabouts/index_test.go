@@ -215,6 +215,18 @@ func TestAPoolThatIsReplacedHasNoObservedAdd(t *testing.T) {
 	}
 }
 
+// A pool without entries covers addresses all the same.
+func TestAPoolThatComesOrGoesIsAnEvent(t *testing.T) {
+	x := newIndex()
+	pool := newPool("p", "10.0.0.0/24", "1", nil)
+	changed := newPool("p", "10.0.0.0/24", "2", allocations{"1": taken("a", "ns/web-0")})
+	for i, got := range []ipam.Event{x.apply(pool, start), x.apply(changed, later), x.remove("kube-system/p")} {
+		if want := i != 1; got.Pools != want || isEmpty(got) {
+			t.Errorf("event %d: %+v, want one with Pools %t", i, got, want)
+		}
+	}
+}
+
 func TestADeletedPoolLeavesNothing(t *testing.T) {
 	x := newIndex()
 	x.apply(newPool("p", "10.0.0.0/24", "1", allocations{
