@@ -48,7 +48,7 @@ func benchmarkAudits(b *testing.B, change func(*auditor, *largePool)) {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			pool := &largePool{byPodRef: map[string]*inOrder{}, byAddress: map[netip.Addr]*inOrder{}}
 			a, _, recorder := audited(b, &pool.auditedPool, nil)
-			full := &fullCache{Client: a.client, byPodRef: pool.byPodRef, byUID: map[string]*inOrder{}, bySandbox: map[string]*inOrder{}}
+			full := &fullCache{Client: a.client, byPodRef: pool.byPodRef, byUID: map[string]*inOrder{}, indexed: map[string][]v1alpha1.IPAllocation{}}
 			var pod corev1.Pod
 			if err := a.client.Get(b.Context(), types.NamespacedName{Namespace: "ns", Name: "web"}, &pod); err != nil {
 				b.Fatal(err)
@@ -131,9 +131,11 @@ func (p *largePool) matching(podRefs []string, addresses []netip.Addr) (all []*i
 // fullCache reads pods and records as the manager's cache does: copies, unless the caller wants none.
 type fullCache struct {
 	client.Client
-	pods                       []corev1.Pod
-	records                    []v1alpha1.IPAllocation
-	byPodRef, byUID, bySandbox map[string]*inOrder
+	pods            []corev1.Pod
+	records         []v1alpha1.IPAllocation
+	byPodRef, byUID map[string]*inOrder
+	// indexed are the records under each field and key of the cache's indexes.
+	indexed map[string][]v1alpha1.IPAllocation
 }
 
 func (c *fullCache) add(like *corev1.Pod, i int, ip netip.Addr) *inOrder {
@@ -150,7 +152,14 @@ func (c *fullCache) add(like *corev1.Pod, i int, ip netip.Addr) *inOrder {
 	e.Owner = &ipam.PodRef{Namespace: "ns", Name: pod.Name}
 	all := &inOrder{entry: e, pod: pod, record: &record,
 		reservation: ipam.Reservation{Name: "kube-system/" + ip.String(), PodRef: e.PodRef, Interface: e.Interface}}
-	c.byPodRef[e.PodRef], c.byUID[record.Name], c.bySandbox[e.SandboxID] = all, all, all
+	c.byPodRef[e.PodRef], c.byUID[record.Name] = all, all
+	for _, i := range index.All {
+		if _, is := i.Object.(*v1alpha1.IPAllocation); is {
+			for _, key := range i.Keys(&record) {
+				c.indexed[i.Field+"="+key] = append(c.indexed[i.Field+"="+key], record)
+			}
+		}
+	}
 	return all
 }
 
@@ -195,10 +204,7 @@ func (c *fullCache) List(ctx context.Context, into client.ObjectList, o ...clien
 	case *v1alpha1.IPAllocationList:
 		list.Items = c.records
 		if options.FieldSelector != nil {
-			id, _ := options.FieldSelector.RequiresExactMatch(index.RecordSandbox)
-			if list.Items = nil; c.bySandbox[id] != nil {
-				list.Items = []v1alpha1.IPAllocation{*c.bySandbox[id].record}
-			}
+			list.Items = c.indexed[options.FieldSelector.String()]
 		}
 		if !shared {
 			list.Items = list.DeepCopy().Items

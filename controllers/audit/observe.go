@@ -119,7 +119,7 @@ func (a *auditor) isNode(ctx context.Context, name string) bool {
 	if a.client.Get(ctx, types.NamespacedName{Name: name}, &corev1.Node{}) == nil {
 		return true
 	}
-	records, err := index.Records(ctx, a.client, index.RecordNode, name)
+	records, err := index.SharedRecords(ctx, a.client, index.RecordNode, name)
 	return err == nil && len(records) > 0
 }
 

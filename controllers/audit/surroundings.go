@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
@@ -152,11 +151,11 @@ func (s *surroundings) snapshot() *ipam.Snapshot {
 func (a *auditor) recordedOf(ctx context.Context, entries []ipamaudit.Entry) (sets.Set[string], error) {
 	recorded := sets.New[string]()
 	for i := range entries {
-		var records v1alpha1.IPAllocationList
-		if err := a.client.List(ctx, &records, client.MatchingFields{index.RecordSandbox: entries[i].SandboxID}, client.UnsafeDisableDeepCopy); err != nil {
+		records, err := index.SharedRecords(ctx, a.client, index.RecordSandbox, entries[i].SandboxID)
+		if err != nil {
 			return nil, err
 		}
-		if len(records.Items) > 0 {
+		if len(records) > 0 {
 			recorded.Insert(entries[i].SandboxID)
 		}
 	}

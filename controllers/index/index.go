@@ -6,10 +6,8 @@ package index
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,20 +16,37 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/nodelife"
 )
 
-// The fields. A pod is found by its UID or its node; a record by its pod ("namespace/name"), its node, an address
-// (AddressKey), a sandbox ID or a Node UID that it names. Nodes and GuardedNodes are found by what their machines may have in common
-// (nodelife.Keys), a Node by its UID, and a GuardedNode by the records about which it has queries or responses.
+// The fields by which Nodes and GuardedNodes are found: what their machines may have in common (nodelife.Keys), the UID of a Node, and the records
+// about which a GuardedNode has queries or responses.
 const (
-	PodUID        = "metadata.uid"
-	PodNode       = "spec.nodeName"
-	RecordPod     = "pod"
-	RecordNode    = "node"
-	RecordAddress = "address"
-	RecordSandbox = "sandbox"
-	RecordNodeUID = "nodeUID"
-	NodeUID       = PodUID
+	NodeUID       = "metadata.uid"
 	Machine       = "machine"
 	QueriedRecord = "queriedRecord"
+)
+
+// The fields by which pods and records are found: Pods and Records look them up. The key of a record's pod is "namespace/name", that of an address
+// is AddressKey.
+var (
+	PodUID  = Field[*corev1.Pod]{name: "metadata.uid", bucketed: true, keys: func(p *corev1.Pod) []string { return []string{string(p.UID)} }}
+	PodNode = Field[*corev1.Pod]{name: "spec.nodeName", keys: func(p *corev1.Pod) []string {
+		if p.Spec.NodeName == "" {
+			return nil
+		}
+		return []string{p.Spec.NodeName}
+	}}
+	RecordPod = Field[*v1alpha1.IPAllocation]{name: "pod", bucketed: true, keys: func(r *v1alpha1.IPAllocation) []string {
+		return []string{r.Spec.PodNamespace + "/" + r.Spec.PodName}
+	}}
+	RecordNode    = Field[*v1alpha1.IPAllocation]{name: "node", keys: func(r *v1alpha1.IPAllocation) []string { return []string{r.Spec.NodeName} }}
+	RecordAddress = Field[*v1alpha1.IPAllocation]{name: "address", bucketed: true, keys: AddressKeys}
+	RecordSandbox = Field[*v1alpha1.IPAllocation]{name: "sandbox", bucketed: true, keys: SandboxIDs}
+	RecordNodeUID = Field[*v1alpha1.IPAllocation]{name: "nodeUID", keys: func(r *v1alpha1.IPAllocation) []string {
+		var keys []string
+		for _, uid := range nodelife.NamedBy(r) {
+			keys = append(keys, string(uid))
+		}
+		return keys
+	}}
 )
 
 // Index is one way to look objects of a kind up.
@@ -43,24 +58,13 @@ type Index struct {
 
 // All are the indexes of the cache.
 var All = []Index{
-	{&corev1.Pod{}, PodUID, func(o client.Object) []string { return []string{string(o.GetUID())} }},
-	{&corev1.Pod{}, PodNode, func(o client.Object) []string {
-		if pod, ok := o.(*corev1.Pod); ok && pod.Spec.NodeName != "" {
-			return []string{pod.Spec.NodeName}
-		}
-		return nil
-	}},
-	{&v1alpha1.IPAllocation{}, RecordPod, of(func(r *v1alpha1.IPAllocation) []string { return []string{r.Spec.PodNamespace + "/" + r.Spec.PodName} })},
-	{&v1alpha1.IPAllocation{}, RecordNode, of(func(r *v1alpha1.IPAllocation) []string { return []string{r.Spec.NodeName} })},
-	{&v1alpha1.IPAllocation{}, RecordAddress, of(AddressKeys)},
-	{&v1alpha1.IPAllocation{}, RecordSandbox, of(SandboxIDs)},
-	{&v1alpha1.IPAllocation{}, RecordNodeUID, of(func(r *v1alpha1.IPAllocation) []string {
-		var keys []string
-		for _, uid := range nodelife.NamedBy(r) {
-			keys = append(keys, string(uid))
-		}
-		return keys
-	})},
+	{&corev1.Pod{}, PodUID.name, PodUID.indexed},
+	{&corev1.Pod{}, PodNode.name, PodNode.indexed},
+	{&v1alpha1.IPAllocation{}, RecordPod.name, RecordPod.indexed},
+	{&v1alpha1.IPAllocation{}, RecordNode.name, RecordNode.indexed},
+	{&v1alpha1.IPAllocation{}, RecordAddress.name, RecordAddress.indexed},
+	{&v1alpha1.IPAllocation{}, RecordSandbox.name, RecordSandbox.indexed},
+	{&v1alpha1.IPAllocation{}, RecordNodeUID.name, RecordNodeUID.indexed},
 	{&corev1.Node{}, NodeUID, func(o client.Object) []string { return []string{string(o.GetUID())} }},
 	{&corev1.Node{}, Machine, func(o client.Object) []string {
 		if node, ok := o.(*corev1.Node); ok {
@@ -90,30 +94,6 @@ func Setup(ctx context.Context, indexer client.FieldIndexer) error {
 		}
 	}
 	return nil
-}
-
-// Records are the records with a key, from the cache.
-func Records(ctx context.Context, cached client.Reader, field, key string) ([]v1alpha1.IPAllocation, error) {
-	var records v1alpha1.IPAllocationList
-	if err := cached.List(ctx, &records, client.MatchingFields{field: key}); err != nil {
-		return nil, err
-	}
-	return records.Items, nil
-}
-
-// PodRecords are the UIDs of the pods with a record that has a key, from the cache. Records of orphans have no pod UID.
-func PodRecords(ctx context.Context, cached client.Reader, field, key string) []types.UID {
-	records, err := Records(ctx, cached, field, key)
-	if err != nil {
-		return nil
-	}
-	names := make([]types.UID, 0, len(records))
-	for i := range records {
-		if !strings.HasPrefix(records[i].Name, v1alpha1.OrphanPrefix) {
-			names = append(names, types.UID(records[i].Name))
-		}
-	}
-	return names
 }
 
 // AddressKey is the key of an address of a pool ("namespace/name").
@@ -147,14 +127,4 @@ func SandboxIDs(r *v1alpha1.IPAllocation) []string {
 		ids = append(ids, r.Spec.Sandboxes[i].ID)
 	}
 	return ids
-}
-
-func of(keys func(*v1alpha1.IPAllocation) []string) client.IndexerFunc {
-	return func(o client.Object) []string {
-		record, ok := o.(*v1alpha1.IPAllocation)
-		if !ok {
-			return nil
-		}
-		return keys(record)
-	}
 }

@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/nodelife"
 	"github.com/holdfast-dev/holdfast/internal/pages"
@@ -146,7 +145,7 @@ func (o *Observer) kubeletWrote(ctx context.Context, node string, since time.Tim
 		return seen.wrote, nil
 	}
 	seen := writes{read: o.clock.Now()}
-	for pods, err := range pages.Of[corev1.PodList](ctx, o.live, client.MatchingFields{index.PodNode: node}) {
+	for pods, err := range pages.Of[corev1.PodList](ctx, o.live, client.MatchingFields{"spec.nodeName": node}) {
 		if err != nil {
 			return nil, fmt.Errorf("listing the pods of node %s for a sign of its kubelet: %w", node, err)
 		}

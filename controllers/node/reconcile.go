@@ -113,15 +113,15 @@ func (r *reconciler) observe(ctx context.Context, uid types.UID) (*view, error) 
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("reading GuardedNode %s: %w", uid, err)
 	}
-	var records v1alpha1.IPAllocationList
-	if err := r.client.List(ctx, &records, client.MatchingFields{index.RecordNodeUID: string(uid)}, client.UnsafeDisableDeepCopy); err != nil {
+	records, err := index.SharedRecords(ctx, r.client, index.RecordNodeUID, string(uid))
+	if err != nil {
 		return nil, fmt.Errorf("reading the records that name Node UID %s: %w", uid, err)
 	}
-	for i := range records.Items {
+	for i := range records {
 		v.isNamed = true
-		v.Named = append(v.Named, nodelife.MachinesOf(&records.Items[i], uid)...)
+		v.Named = append(v.Named, nodelife.MachinesOf(&records[i], uid)...)
 		if v.NodeName == "" {
-			v.NodeName = records.Items[i].Spec.NodeName
+			v.NodeName = records[i].Spec.NodeName
 		}
 	}
 	return v, r.observeNodes(ctx, v)

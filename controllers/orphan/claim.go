@@ -112,12 +112,12 @@ func (r *Reconciler) machineOf(ctx context.Context, uid types.UID, bootID string
 // podOfUID reads the pod of a UID live, by the names in the entry and in the cache; nil if there is none.
 func (r *Reconciler) podOfUID(ctx context.Context, v *view, uid types.UID) (*corev1.Pod, error) {
 	names := []types.NamespacedName{{Namespace: v.record.Spec.PodNamespace, Name: v.record.Spec.PodName}}
-	var cached corev1.PodList
-	if err := r.client.List(ctx, &cached, client.MatchingFields{index.PodUID: string(uid)}); err != nil {
+	cached, err := index.Pods(ctx, r.client, index.PodUID, string(uid))
+	if err != nil {
 		return nil, fmt.Errorf("looking up pod UID %s: %w", uid, err)
 	}
-	for i := range cached.Items {
-		names = append(names, client.ObjectKeyFromObject(&cached.Items[i]))
+	for i := range cached {
+		names = append(names, client.ObjectKeyFromObject(&cached[i]))
 	}
 	for _, name := range names {
 		if name.Name == "" {

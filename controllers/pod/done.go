@@ -6,7 +6,6 @@ import (
 	"context"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -51,9 +50,6 @@ func cachedShow(ctx context.Context, cached client.Reader, uid types.UID) bool {
 	if cached.Get(ctx, types.NamespacedName{Name: string(uid)}, &v1alpha1.IPAllocation{}) == nil {
 		return true
 	}
-	var pods corev1.PodList
-	if err := cached.List(ctx, &pods, client.MatchingFields{index.PodUID: string(uid)}); err != nil {
-		return false
-	}
-	return len(pods.Items) == 1 && controllerutil.ContainsFinalizer(&pods.Items[0], v1alpha1.Finalizer)
+	pods, err := index.Pods(ctx, cached, index.PodUID, string(uid))
+	return err == nil && len(pods) == 1 && controllerutil.ContainsFinalizer(&pods[0], v1alpha1.Finalizer)
 }

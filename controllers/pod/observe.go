@@ -78,12 +78,12 @@ func (r *Reconciler) observeRecord(ctx context.Context, v *view) error {
 
 // observePod finds the pod by UID. A pod may be missing in the cache because it lost its label.
 func (r *Reconciler) observePod(ctx context.Context, v *view) error {
-	var cached corev1.PodList
-	if err := r.client.List(ctx, &cached, client.MatchingFields{index.PodUID: string(v.uid)}); err != nil {
+	cached, err := index.Pods(ctx, r.client, index.PodUID, string(v.uid))
+	if err != nil {
 		return fmt.Errorf("looking up pod UID %s: %w", v.uid, err)
 	}
-	if len(cached.Items) == 1 {
-		v.pod = &cached.Items[0]
+	if len(cached) == 1 {
+		v.pod = &cached[0]
 		v.podFact = release.Known(r.podFacts(v.pod, v.policiesSince))
 	}
 	if v.pod != nil && !v.live {

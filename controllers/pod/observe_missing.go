@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -148,10 +147,10 @@ func (r *Reconciler) markConflicts(ctx context.Context, v *view) error {
 // leaving says whether the pod of that UID is within its grace period. Its DEL may have run already, and another pod may have its address: that is
 // normal in a rolling update, and not reported.
 func (r *Reconciler) leaving(ctx context.Context, uid types.UID) bool {
-	var pods corev1.PodList
-	if err := r.client.List(ctx, &pods, client.MatchingFields{index.PodUID: string(uid)}); err != nil || len(pods.Items) != 1 {
+	pods, err := index.Pods(ctx, r.client, index.PodUID, string(uid))
+	if err != nil || len(pods) != 1 {
 		return false
 	}
-	deleted := pods.Items[0].DeletionTimestamp
+	deleted := pods[0].DeletionTimestamp
 	return deleted != nil && r.clock.Now().Before(deleted.Add(r.options.Settings.GracePeriodSlack))
 }

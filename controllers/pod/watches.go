@@ -115,11 +115,10 @@ func recordEvents(cached client.Reader) handler.TypedFuncs[*v1alpha1.IPAllocatio
 // nodeEvents queues what may wait for the node: its pods that are terminating, and the records of its deleted pods.
 func nodeEvents(cached client.Reader) handler.TypedFuncs[*corev1.Node, types.UID] {
 	wake := func(ctx context.Context, name string, q uidQueue) {
-		var pods corev1.PodList
-		if err := cached.List(ctx, &pods, client.MatchingFields{index.PodNode: name}); err == nil {
-			for i := range pods.Items {
-				if facts.IsEnding(&pods.Items[i]) {
-					q.Add(pods.Items[i].UID)
+		if pods, err := index.Pods(ctx, cached, index.PodNode, name); err == nil {
+			for i := range pods {
+				if facts.IsEnding(&pods[i]) {
+					q.Add(pods[i].UID)
 				}
 			}
 		}

@@ -283,4 +283,10 @@ var ownershipMutants = []mutant{
 		old:  `whole: known && object.Generation <= p.changes+1}`,
 		new:  `whole: known}`, by: []string{"./internal/ipam/whereabouts"},
 	},
+	{
+		rule: "a pod or a record is found by its own key, not by that of another object in the bucket (0295)",
+		file: "controllers/index/field.go",
+		old:  `{ return slices.Contains(f.keys(object), key) }`,
+		new:  `{ return len(f.keys(object)) > 0 }`, by: []string{"./controllers/index"},
+	},
 }
