@@ -185,7 +185,7 @@ var ownershipMutants = []mutant{
 	{
 		rule: "I1: a sandbox that has its entry again is followed, although the entry was removed once",
 		file: "internal/ipam/whereabouts/index.go",
-		old: `	x.removed.Remove(removal{name, at.offset, a.sandboxID})
+		old: `	x.removed.Remove(removal{at.pool.name, at.offset, a.sandboxID})
 `, new: ``, by: []string{"./internal/ipam/whereabouts"},
 	},
 	{
@@ -280,13 +280,19 @@ var ownershipMutants = []mutant{
 	{
 		rule: "S2: a version of a pool that the manager did not see is a gap",
 		file: "internal/ipam/whereabouts/index.go",
-		old:  `whole: known && object.Generation <= p.changes+1}`,
-		new:  `whole: known}`, by: []string{"./internal/ipam/whereabouts"},
+		old:  `Whole: known && object.Generation <= p.changes+1}`,
+		new:  `Whole: known}`, by: []string{"./internal/ipam/whereabouts"},
 	},
 	{
 		rule: "a pod or a record is found by its own key, not by that of another object in the bucket (0295)",
 		file: "controllers/index/field.go",
 		old:  `{ return slices.Contains(f.keys(object), key) }`,
 		new:  `{ return len(f.keys(object)) > 0 }`, by: []string{"./controllers/index"},
+	},
+	{
+		rule: "an entry or a reservation is found by its own key, not by that of another one in the bucket (0295)",
+		file: "internal/ipam/whereabouts/buckets.go",
+		old:  `if b.has(value, key) {`,
+		new:  `if key != none {`, by: []string{"./internal/ipam/whereabouts"},
 	},
 }

@@ -103,10 +103,7 @@ func strip(object any) (any, error) {
 		object.Annotations = nil
 		object.Labels = nil
 	case *wb.OverlappingRangeIPReservation:
-		return &wb.OverlappingRangeIPReservation{
-			ObjectMeta: metav1.ObjectMeta{Namespace: object.Namespace, Name: object.Name, ResourceVersion: object.ResourceVersion},
-			Spec:       wb.OverlappingRangeIPReservationSpec{PodRef: object.Spec.PodRef, IfName: object.Spec.IfName},
-		}, nil
+		return cachedReservationOf(object), nil
 	}
 	return object, nil
 }

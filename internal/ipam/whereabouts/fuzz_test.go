@@ -116,7 +116,7 @@ func FuzzIndex(f *testing.F) {
 			checkIndexed(t, x, pool)
 		}
 		x.remove(poolName(before.Namespace, before.Name))
-		if left := len(x.pools) + len(x.byPodRef) + len(x.bySandbox) + len(x.byRecord) + x.problems; left != 0 {
+		if left := len(x.pools) + indexedIn(x) + x.problems; left != 0 {
 			t.Errorf("%d things are kept of a pool that was deleted", left)
 		}
 	})
@@ -125,15 +125,15 @@ func FuzzIndex(f *testing.F) {
 func checkIndexed(t *testing.T, x *index, pool *wb.IPPool) {
 	t.Helper()
 	cached := x.pools[poolName(pool.Namespace, pool.Name)]
-	if len(cached.decoded) != len(pool.Spec.Allocations) {
-		t.Errorf("%d of %d allocations are indexed", len(cached.decoded), len(pool.Spec.Allocations))
+	if len(cached.raw) != len(pool.Spec.Allocations) {
+		t.Errorf("%d of %d allocations are indexed", len(cached.raw), len(pool.Spec.Allocations))
 	}
 	problems := 0
 	if cached.problem != nil {
 		problems++
 	}
 	for offset, raw := range pool.Spec.Allocations {
-		a := cached.decoded[offset]
+		a := cached.at(offset)
 		if a.problem != nil {
 			problems++
 		} else if e := a.entry; e == nil || e.PodRef != raw.PodRef || e.SandboxID != raw.ContainerID || !cached.network.Contains(e.IP) {
@@ -147,9 +147,9 @@ func checkIndexed(t *testing.T, x *index, pool *wb.IPPool) {
 	}
 }
 
-func checkFound(t *testing.T, by map[string][]location, key string, at location) {
+func checkFound(t *testing.T, by *buckets[string, location], key string, at location) {
 	t.Helper()
-	if key != "" && !slices.Contains(by[key], at) {
+	if key != "" && !slices.Contains(by.find(key), at) {
 		t.Errorf("offset %q is not found by %q", at.offset, key)
 	}
 }

@@ -4,7 +4,6 @@ package whereabouts
 
 import (
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -20,20 +19,20 @@ import (
 // comparison of its allocations and work for those that differ; a look-up costs what it finds. It is safe for
 // concurrent use.
 type index struct {
-	mu        sync.RWMutex
-	pools     map[string]*cachedPool
-	byPodRef  map[string][]location
-	bySandbox map[string][]location
-	byRecord  map[string][]location
-	problems  int
+	mu                            sync.RWMutex
+	pools                         map[string]*cachedPool
+	byPodRef, bySandbox, byRecord *buckets[string, location]
+	problems                      int
 	// removed are the last removals of entries that were seen.
 	removed *lru.Cache
 	// versions is what snapshots share as PoolVersions; nil when a pool has changed since it was made.
 	versions map[string]string
 }
 
-// cachedPool is one pool as last seen. raw belongs to the informer's object and is only read.
+// cachedPool is one pool as last seen. raw belongs to the informer's object and is only read. Its texts are the only ones that the index keeps, so
+// that an allocation is decoded with each look-up.
 type cachedPool struct {
+	name      string
 	uid       types.UID
 	version   string
 	changes   int64 // metadata.generation: one more with each change of the allocations
@@ -42,7 +41,19 @@ type cachedPool struct {
 	rangeErr  error
 	problem   *ipam.Problem
 	raw       map[string]wb.IPAllocation
-	decoded   map[string]allocation
+	// seen has each entry. Those that came with one version of the pool share it.
+	seen map[string]*ipam.Seen
+}
+
+// at is the allocation at an offset that has one.
+func (p *cachedPool) at(offset string) allocation { return p.decode(offset, p.raw[offset]) }
+
+func (p *cachedPool) decode(offset string, raw wb.IPAllocation) allocation {
+	a := decodeAllocation(p.name, p.network, p.rangeErr, offset, raw)
+	if seen := p.seen[offset]; seen != nil && a.entry != nil {
+		a.entry.Seen = *seen
+	}
+	return a
 }
 
 // isStill is false for a pool with another UID or another range: that is another pool under the same name.
@@ -56,18 +67,23 @@ type location struct {
 	offset string
 }
 
-// arrival is how a version of a pool came: after another one, and after the one before it.
-type arrival struct{ watched, whole bool }
+func (l location) raw() wb.IPAllocation { return l.pool.raw[l.offset] }
 
-func (p *cachedPool) arrivalOf(object *wb.IPPool, known bool) arrival {
-	return arrival{watched: known, whole: known && object.Generation <= p.changes+1}
+// arrivalOf is what is seen of the entries that come with a version of a pool.
+func (p *cachedPool) arrivalOf(object *wb.IPPool, known bool, now time.Time) *ipam.Seen {
+	return &ipam.Seen{SeenSince: now, AddObserved: known, Whole: known && object.Generation <= p.changes+1}
 }
 
 func newIndex() *index {
 	return &index{
-		pools:    map[string]*cachedPool{},
-		removed:  lru.New(maxRemovals),
-		byPodRef: map[string][]location{}, bySandbox: map[string][]location{}, byRecord: map[string][]location{},
+		pools:     map[string]*cachedPool{},
+		removed:   lru.New(maxRemovals),
+		byPodRef:  newBuckets(func(at location, podRef string) bool { return at.raw().PodRef == podRef }),
+		bySandbox: newBuckets(func(at location, id string) bool { return at.raw().ContainerID == id }),
+		byRecord: newBuckets(func(at location, record string) bool {
+			_, of, _ := ipam.ParseReference(at.raw().PodRef)
+			return of == record
+		}),
 	}
 }
 
@@ -90,19 +106,22 @@ func (x *index) apply(object *wb.IPPool, now time.Time) ipam.Event {
 	if !known {
 		pool = x.addPool(name, object, changes)
 	}
-	came := pool.arrivalOf(object, known)
+	came := pool.arrivalOf(object, known, now)
 	pool.version, pool.changes = object.ResourceVersion, object.Generation
 	before := pool.raw
 	pool.raw = object.Spec.Allocations
-	for offset := range before {
+	for offset, old := range before {
 		if _, still := pool.raw[offset]; !still {
-			x.removed.Add(removal{name, offset, pool.decoded[offset].sandboxID}, nil)
-			x.drop(location{pool, offset}, changes)
+			x.removed.Add(removal{name, offset, old.ContainerID}, nil)
+			x.drop(location{pool, offset}, old, changes)
 		}
 	}
 	for offset, raw := range pool.raw {
-		if old, had := before[offset]; !had || old != raw {
-			x.replace(name, location{pool, offset}, raw, came, now, changes)
+		switch old, had := before[offset]; {
+		case !had:
+			x.replace(location{pool, offset}, nil, raw, came, changes)
+		case old != raw:
+			x.replace(location{pool, offset}, &old, raw, came, changes)
 		}
 	}
 	return changes.event()
@@ -123,9 +142,10 @@ func (x *index) remove(name string) ipam.Event {
 func (x *index) addPool(name string, object *wb.IPPool, changes *changes) *cachedPool {
 	changes.pools = true
 	pool := &cachedPool{
+		name:      name,
 		uid:       object.UID,
 		rangeText: object.Spec.Range,
-		decoded:   make(map[string]allocation, len(object.Spec.Allocations)),
+		seen:      make(map[string]*ipam.Seen, len(object.Spec.Allocations)),
 	}
 	pool.network, pool.problem, pool.rangeErr = decodePool(object)
 	if pool.problem != nil {
@@ -139,8 +159,8 @@ func (x *index) addPool(name string, object *wb.IPPool, changes *changes) *cache
 func (x *index) dropPool(name string, changes *changes) {
 	changes.pools = true
 	pool := x.pools[name]
-	for offset := range pool.decoded {
-		x.drop(location{pool, offset}, changes)
+	for offset, raw := range pool.raw {
+		x.drop(location{pool, offset}, raw, changes)
 	}
 	if pool.problem != nil {
 		x.problems--
@@ -148,70 +168,56 @@ func (x *index) dropPool(name string, changes *changes) {
 	delete(x.pools, name)
 }
 
-// replace puts an allocation in the place of what stood at its offset, and keeps what is still true of the time when
+// replace puts an allocation in the place of what stood at its offset, which is nil where nothing did, and keeps what is still true of the time when
 // it was first seen.
-func (x *index) replace(name string, at location, raw wb.IPAllocation, came arrival, now time.Time, changes *changes) {
-	before, had := at.pool.decoded[at.offset]
-	if had {
-		x.drop(at, changes)
+func (x *index) replace(at location, old *wb.IPAllocation, raw wb.IPAllocation, came *ipam.Seen, changes *changes) {
+	var before allocation
+	if old != nil {
+		before = x.drop(at, *old, changes)
 	}
-	a := decodeAllocation(name, at.pool.network, at.pool.rangeErr, at.offset, raw)
+	a := at.pool.decode(at.offset, raw)
 	if a.entry != nil {
-		a.entry.Seen = ipam.Seen{SeenSince: now, AddObserved: came.watched, Whole: came.whole}
-		switch {
-		case !had || before.entry == nil:
-		case before.sandboxID == a.sandboxID:
-			a.entry.Seen = before.entry.Seen
-			if before.podRef != a.podRef {
-				a.entry.SeenSince = now
-			}
-		case before.podRef == a.podRef:
-			a.entry.Follows = before.sandboxID
-		}
+		at.pool.seen[at.offset] = seenAfter(before, a, came)
 	}
 	if a.problem != nil {
 		x.problems++
 		changes.problems = append(changes.problems, *a.problem)
 	}
-	at.pool.decoded[at.offset] = a
-	x.removed.Remove(removal{name, at.offset, a.sandboxID})
-	insert(x.byPodRef, a.podRef, at)
-	insert(x.bySandbox, a.sandboxID, at)
-	insert(x.byRecord, a.record, at)
+	x.removed.Remove(removal{at.pool.name, at.offset, a.sandboxID})
+	x.byPodRef.insert(a.podRef, at)
+	x.bySandbox.insert(a.sandboxID, at)
+	x.byRecord.insert(a.record, at)
 	changes.add(a)
 }
 
-func (x *index) drop(at location, changes *changes) {
-	a := at.pool.decoded[at.offset]
-	delete(at.pool.decoded, at.offset)
+// seenAfter is what was seen of an entry that comes after an allocation at its offset.
+func seenAfter(before, a allocation, came *ipam.Seen) *ipam.Seen {
+	seen := *came
+	switch {
+	case before.entry == nil:
+		return came
+	case before.sandboxID == a.sandboxID:
+		seen = before.entry.Seen
+		if before.podRef != a.podRef {
+			seen.SeenSince = came.SeenSince
+		}
+	case before.podRef == a.podRef:
+		seen.Follows = before.sandboxID
+	}
+	return &seen
+}
+
+// drop forgets an allocation, and returns what it was.
+func (x *index) drop(at location, raw wb.IPAllocation, changes *changes) allocation {
+	a := at.pool.decode(at.offset, raw)
+	delete(at.pool.seen, at.offset)
 	if a.problem != nil {
 		x.problems--
 	}
 	is := func(l location) bool { return l == at }
-	erase(x.byPodRef, a.podRef, is)
-	erase(x.bySandbox, a.sandboxID, is)
-	erase(x.byRecord, a.record, is)
+	x.byPodRef.erase(a.podRef, is)
+	x.bySandbox.erase(a.sandboxID, is)
+	x.byRecord.erase(a.record, is)
 	changes.add(a)
-}
-
-// insert and erase keep short lists: a pod or a sandbox has a handful of addresses. The empty key is in no index: it is
-// not a key that callers look up.
-func insert[K comparable, V any](by map[K][]V, key K, value V) {
-	var none K
-	if key != none {
-		by[key] = append(by[key], value)
-	}
-}
-
-func erase[K comparable, V any](by map[K][]V, key K, is func(V) bool) {
-	var none K
-	if key == none {
-		return
-	}
-	rest := slices.DeleteFunc(by[key], is)
-	if len(rest) == 0 {
-		delete(by, key)
-		return
-	}
-	by[key] = rest
+	return a
 }

@@ -50,8 +50,8 @@ func (x *index) all() ipam.Snapshot {
 			if pool.problem != nil {
 				s.Problems = append(s.Problems, *pool.problem)
 			}
-			for _, a := range pool.decoded {
-				add(s, a, pool.version)
+			for offset := range pool.raw {
+				add(s, pool.at(offset), pool.version)
 			}
 		}
 	})
@@ -90,14 +90,14 @@ func (x *index) collect(q query, wanted func(*cachedPool) bool, into *ipam.Snaps
 		for _, at := range locations {
 			if !seen[at] && wanted(at.pool) {
 				seen[at] = true
-				add(into, at.pool.decoded[at.offset], at.pool.version)
+				add(into, at.pool.at(at.offset), at.pool.version)
 			}
 		}
 	}
-	visit(x.byPodRef[q.podRef])
-	visit(x.byRecord[q.Record])
+	visit(x.byPodRef.find(q.podRef))
+	visit(x.byRecord.find(q.Record))
 	for _, id := range q.SandboxIDs {
-		visit(x.bySandbox[id])
+		visit(x.bySandbox.find(id))
 	}
 	for _, place := range q.Places {
 		visit(x.at(place))
@@ -139,7 +139,7 @@ func (x *index) at(place ipam.Place) []location {
 	if !known {
 		return nil
 	}
-	if _, stands := at.pool.decoded[at.offset]; !stands {
+	if _, stands := at.pool.raw[at.offset]; !stands {
 		return nil
 	}
 	return []location{at}

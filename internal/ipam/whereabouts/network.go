@@ -173,7 +173,10 @@ func (b *Backend) namespaceOf(at ipam.Attachment, prefix string) (string, error)
 // ReservationAddresses are the addresses that the name of a reservation, [network-]address, may end with. An IPv6 address has the same "-"
 // inside as before it, so that there may be several.
 func (b *Backend) ReservationAddresses(name string) []netip.Addr {
-	_, name, _ = strings.Cut(name, "/")
+	return reservationAddresses(keyOf(name).Name)
+}
+
+func reservationAddresses(name string) []netip.Addr {
 	var found []netip.Addr
 	for _, text := range endings(name) {
 		if ip, err := netip.ParseAddr(text); err == nil && ip.Is4() {

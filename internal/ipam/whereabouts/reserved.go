@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -21,12 +22,17 @@ import (
 type reservedIndex struct {
 	synced    atomic.Pointer[toolscache.InformerSynced]
 	mu        sync.RWMutex
-	byPodRef  map[string][]*wb.OverlappingRangeIPReservation
-	byAddress map[netip.Addr][]*wb.OverlappingRangeIPReservation
+	byPodRef  *buckets[string, *cachedReservation]
+	byAddress *buckets[netip.Addr, *cachedReservation]
 }
 
 func newReservedIndex() *reservedIndex {
-	return &reservedIndex{byPodRef: map[string][]*wb.OverlappingRangeIPReservation{}, byAddress: map[netip.Addr][]*wb.OverlappingRangeIPReservation{}}
+	return &reservedIndex{
+		byPodRef: newBuckets(func(r *cachedReservation, podRef string) bool { return r.podRef == podRef }),
+		byAddress: newBuckets(func(r *cachedReservation, ip netip.Addr) bool {
+			return slices.Contains(reservationAddresses(r.name), ip)
+		}),
+	}
 }
 
 // WatchReservations watches them with the cache of the pools. It does not wait for the first list.
@@ -69,8 +75,8 @@ func (b *Backend) reservationHandler(changed func(ipam.Reservation)) toolscache.
 
 func publishReservations(changed func(ipam.Reservation), objects ...any) {
 	for _, object := range objects {
-		if r, ok := object.(*wb.OverlappingRangeIPReservation); ok {
-			changed(reservationOf(r))
+		if r, ok := object.(*cachedReservation); ok {
+			changed(r.reservation())
 		}
 	}
 }
@@ -87,19 +93,19 @@ func (b *Backend) replaceReservation(before, after any) {
 	x := b.reserved
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if r, ok := before.(*wb.OverlappingRangeIPReservation); ok {
-		is := func(other *wb.OverlappingRangeIPReservation) bool {
-			return other.Namespace == r.Namespace && other.Name == r.Name
+	if r, ok := before.(*cachedReservation); ok {
+		is := func(other *cachedReservation) bool {
+			return other.namespace == r.namespace && other.name == r.name
 		}
-		erase(x.byPodRef, r.Spec.PodRef, is)
-		for _, ip := range b.ReservationAddresses(poolName(r.Namespace, r.Name)) {
-			erase(x.byAddress, ip, is)
+		x.byPodRef.erase(r.podRef, is)
+		for _, ip := range reservationAddresses(r.name) {
+			x.byAddress.erase(ip, is)
 		}
 	}
-	if r, ok := after.(*wb.OverlappingRangeIPReservation); ok {
-		insert(x.byPodRef, r.Spec.PodRef, r)
-		for _, ip := range b.ReservationAddresses(poolName(r.Namespace, r.Name)) {
-			insert(x.byAddress, ip, r)
+	if r, ok := after.(*cachedReservation); ok {
+		x.byPodRef.insert(r.podRef, r)
+		for _, ip := range reservationAddresses(r.name) {
+			x.byAddress.insert(ip, r)
 		}
 	}
 }
@@ -109,19 +115,19 @@ func (b *Backend) CachedReservations(podRefs []string, addresses []netip.Addr) [
 	x := b.reserved
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	var found []*wb.OverlappingRangeIPReservation
+	var found []*cachedReservation
 	for _, ref := range podRefs {
-		found = append(found, x.byPodRef[ref]...)
+		found = append(found, x.byPodRef.find(ref)...)
 	}
 	for _, ip := range addresses {
-		found = append(found, x.byAddress[ip]...)
+		found = append(found, x.byAddress.find(ip)...)
 	}
 	reservations := make([]ipam.Reservation, 0, len(found))
-	seen := make(map[*wb.OverlappingRangeIPReservation]bool, len(found))
+	seen := make(map[*cachedReservation]bool, len(found))
 	for _, r := range found {
 		if !seen[r] {
 			seen[r] = true
-			reservations = append(reservations, reservationOf(r))
+			reservations = append(reservations, r.reservation())
 		}
 	}
 	return reservations
