@@ -27,7 +27,7 @@ const watchSkew = 5 * time.Second
 type Pods struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex
-	// first is when each UID was first seen.
+	// first is when each UID was first seen, until it is bound.
 	first map[types.UID]time.Time
 	bound map[types.UID]time.Time
 	alive map[types.UID]struct{}
@@ -112,6 +112,7 @@ func (p *Pods) seeBound(pod *corev1.Pod) {
 		since = first
 	}
 	p.bound[pod.UID] = since
+	delete(p.first, pod.UID)
 }
 
 // seeChange records the network-status of a pod when its deletion or termination begins.

@@ -72,20 +72,20 @@ func ownsReason(condition json.RawMessage) bool {
 func FieldOwnership(fields []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	var kept []metav1.ManagedFieldsEntry
 	for i := range fields {
-		text := keptFields[owned(&fields[i])]
-		if text == "" {
+		owns := keptFields[owned(&fields[i])]
+		if owns == nil {
 			continue
 		}
 		entry := fields[i]
-		entry.FieldsV1 = metav1.NewFieldsV1(text)
+		entry.FieldsV1 = owns
 		kept = append(kept, entry)
 	}
 	return kept
 }
 
-// keptFields are the fields that FieldOwnership writes, so that all pods share one text.
-var keptFields = func() map[ownership]string {
-	texts := map[ownership]string{}
+// keptFields are the fields that FieldOwnership writes. All pods share them: they are only read.
+var keptFields = func() map[ownership]*metav1.FieldsV1 {
+	kept := map[ownership]*metav1.FieldsV1{}
 	bits := []bool{false, true}
 	for _, phase := range bits {
 		for _, sandbox := range bits {
@@ -93,13 +93,13 @@ var keptFields = func() map[ownership]string {
 				for _, ready := range bits {
 					o := ownership{phase: phase, sandbox: sandbox, node: node, ready: ready}
 					if o != (ownership{}) {
-						texts[o] = o.text()
+						kept[o] = metav1.NewFieldsV1(o.text())
 					}
 				}
 			}
 		}
 	}
-	return texts
+	return kept
 }()
 
 func (o ownership) text() string {
