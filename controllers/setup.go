@@ -82,7 +82,7 @@ func (o Options) withDefaults() Options {
 // set up already.
 func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	o = o.withDefaults()
-	if err := index.Setup(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := index.Setup(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
 	seen, err := witness.Watch(ctx, mgr.GetCache(), o.Clock)

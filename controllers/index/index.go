@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -86,14 +88,31 @@ var All = []Index{
 	}},
 }
 
-// Setup registers every index.
-func Setup(ctx context.Context, indexer client.FieldIndexer) error {
+// Setup registers every index. IndexField of the cache would index each pod by its namespace and key too, which no look-up names and which takes as much
+// again; the names and keys are those that the cache gives a look-up in all namespaces.
+func Setup(ctx context.Context, informers cache.Informers) error {
 	for _, index := range All {
-		if err := indexer.IndexField(ctx, index.Object, index.Field, index.Keys); err != nil {
+		informer, err := informers.GetInformer(ctx, index.Object, cache.BlockUntilSynced(false))
+		if err == nil {
+			err = informer.AddIndexers(toolscache.Indexers{"field:" + index.Field: index.inAllNamespaces})
+		}
+		if err != nil {
 			return fmt.Errorf("indexing %T by %s: %w", index.Object, index.Field, err)
 		}
 	}
 	return nil
+}
+
+func (i *Index) inAllNamespaces(object any) ([]string, error) {
+	typed, ok := object.(client.Object)
+	if !ok {
+		return nil, fmt.Errorf("the cache has a %T", object)
+	}
+	var keys []string
+	for _, key := range i.Keys(typed) {
+		keys = append(keys, "__all_namespaces/"+key)
+	}
+	return keys, nil
 }
 
 // AddressKey is the key of an address of a pool ("namespace/name").

@@ -130,7 +130,7 @@ func (w *world) start() {
 		w.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	if err := index.Setup(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := index.Setup(ctx, mgr.GetCache()); err != nil {
 		w.Fatal(err)
 	}
 	if w.lifecycle, err = Setup(mgr, clock.RealClock{}, Options{Settings: nodelife.Settings{NodeGoneDelay: delay, HoldGoneNodes: w.hold}, Namespace: namespace, LastRetry: 30 * time.Second,
