@@ -3,6 +3,7 @@
 package whereabouts
 
 import (
+	"context"
 	"net/netip"
 	"slices"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 
@@ -111,3 +113,52 @@ func TestACachedReservationKeepsWhatAnAuditComparesAlone(t *testing.T) {
 		t.Errorf("an informer sees version %v (%v)", m, err)
 	}
 }
+
+// TestAnInformerKeepsReservations: client-go's informer works with the type that the transform returns.
+func TestAnInformerKeepsReservations(t *testing.T) {
+	whole := func(podRef, version string) *wb.OverlappingRangeIPReservation {
+		return &wb.OverlappingRangeIPReservation{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "10.0.0.1", UID: "uid", ResourceVersion: version},
+			Spec: wb.OverlappingRangeIPReservationSpec{PodRef: podRef, IfName: "net1"}}
+	}
+	watcher := watch.NewFake()
+	informer := toolscache.NewSharedIndexInformer(toolscache.ToListWatcherWithWatchListSemantics(&toolscache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			return &wb.OverlappingRangeIPReservationList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []wb.OverlappingRangeIPReservation{*whole("ns/a", "1")}}, nil
+		},
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watcher, nil },
+	}, listOnly{}), &wb.OverlappingRangeIPReservation{}, 0, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc})
+	b, changes := New(Options{}), make(chan ipam.Reservation, 3)
+	if err := informer.SetTransform(strip); err != nil {
+		t.Fatal(err)
+	}
+	registration, err := informer.AddEventHandler(b.reservationHandler(func(r ipam.Reservation) { changes <- r }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go informer.RunWithContext(t.Context())
+	if !toolscache.WaitForCacheSync(t.Context().Done(), registration.HasSynced) {
+		t.Fatal("the informer did not sync")
+	}
+	expect := func(podRef, version string) {
+		t.Helper()
+		got := b.CachedReservations([]string{podRef}, nil)
+		if want := (ipam.Reservation{Name: "kube-system/10.0.0.1", PodRef: podRef, Interface: "net1", ResourceVersion: version}); len(got) != 1 || got[0] != want {
+			t.Errorf("of %s: %+v, want %+v alone", podRef, got, want)
+		}
+	}
+	expect("ns/a", "1")
+	watcher.Modify(whole("ns/b", "2"))
+	if before, after := <-changes, <-changes; before.PodRef != "ns/a" || after.PodRef != "ns/b" {
+		t.Errorf("changed from %+v to %+v", before, after)
+	}
+	expect("ns/b", "2")
+	watcher.Delete(whole("ns/b", "3"))
+	if deleted := <-changes; deleted.PodRef != "ns/b" || len(b.CachedReservations([]string{"ns/b"}, nil)) > 0 {
+		t.Errorf("after the deletion of %+v it is still cached", deleted)
+	}
+}
+
+// listOnly has a reflector list before it watches.
+type listOnly struct{}
+
+func (listOnly) IsWatchListSemanticsUnSupported() bool { return true }
