@@ -61,7 +61,7 @@ func FuzzPodDefaulter(f *testing.F) {
 			t.Errorf("%d definitions are read", reader.reads)
 		}
 		if !response.Allowed {
-			if response.Result.Code != http.StatusServiceUnavailable || len(response.Patches) > 0 {
+			if response.Result.Code != http.StatusServiceUnavailable || response.Patch != nil {
 				t.Errorf("refused: %+v", response)
 			}
 			return
@@ -73,7 +73,7 @@ func FuzzPodDefaulter(f *testing.F) {
 		if length > 4<<10 {
 			t.Errorf("%d bytes of warnings", length)
 		}
-		if len(response.Patches) == 0 {
+		if response.Patch == nil {
 			return
 		}
 		patched := apply(t, string(raw), response)

@@ -99,12 +99,16 @@ func (d *PodDefaulter) Handle(ctx context.Context, req admission.Request) admiss
 	}
 	decision := protection.Decide(facts, d.options.Manages)
 	metrics.Protections.WithLabelValues(outcome(decision)).Inc()
-	log.FromContext(ctx).V(1).Info("Decided on a new pod", "generateName", created.Metadata.GenerateName,
-		"protect", decision.Protect, "reason", decision.Reason, "networks", messages(decision))
+	if detail := log.FromContext(ctx).V(1); detail.Enabled() {
+		detail.Info("Decided on a new pod", "generateName", created.Metadata.GenerateName,
+			"protect", decision.Protect, "reason", decision.Reason, "networks", messages(decision))
+	}
 
 	response := admission.Allowed(string(decision.Reason))
 	if decision.Protect {
-		response.Patches = protect(&created.Metadata.ObjectMeta)
+		if response.Patch = protect(&created.Metadata.ObjectMeta); response.Patch != nil {
+			response.PatchType = new(admissionv1.PatchTypeJSONPatch)
+		}
 		response = response.WithWarnings(warnings(facts, decision)...)
 	}
 	return response

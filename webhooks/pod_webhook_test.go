@@ -88,17 +88,16 @@ func naming(networks string) string { return annotated(podnetwork.NetworksAnnota
 func apply(t *testing.T, raw string, response admission.Response) map[string]any {
 	t.Helper()
 	patched := []byte(raw)
-	if len(response.Patches) > 0 {
-		encoded, err := json.Marshal(response.Patches)
-		if err != nil {
-			t.Fatal(err)
+	if response.Patch != nil {
+		if response.PatchType == nil || *response.PatchType != admissionv1.PatchTypeJSONPatch {
+			t.Errorf("the type of the patch is %v", response.PatchType)
 		}
-		patch, err := jsonpatch.DecodePatch(encoded)
+		patch, err := jsonpatch.DecodePatch(response.Patch)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if patched, err = patch.Apply(patched); err != nil {
-			t.Fatalf("the patch %s does not apply to %s: %v", encoded, raw, err)
+			t.Fatalf("the patch %s does not apply to %s: %v", response.Patch, raw, err)
 		}
 	}
 	var object map[string]any
@@ -160,8 +159,8 @@ func TestPodDefaulter(t *testing.T) {
 			want := apply(t, tc.pod, admission.Response{})
 			if tc.protected {
 				addProtection(want["metadata"].(map[string]any))
-			} else if len(response.Patches) > 0 {
-				t.Errorf("patched by %v although it is no concern of ours", response.Patches)
+			} else if response.Patch != nil {
+				t.Errorf("patched by %s although it is no concern of ours", response.Patch)
 			}
 			got := apply(t, tc.pod, response)
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -170,8 +169,8 @@ func TestPodDefaulter(t *testing.T) {
 			checkWarnings(t, response.Warnings, tc.warnings)
 
 			protected, _ := json.Marshal(got)
-			if again := d.Handle(t.Context(), creation(string(protected))); len(again.Patches) > 0 {
-				t.Errorf("the second call patches again: %v", again.Patches)
+			if again := d.Handle(t.Context(), creation(string(protected))); again.Patch != nil {
+				t.Errorf("the second call patches again: %s", again.Patch)
 			}
 			dryRun := creation(tc.pod)
 			dryRun.DryRun = new(true)
@@ -232,7 +231,7 @@ func TestPodDefaulterLeavesOtherRequestsAlone(t *testing.T) {
 	for name, request := range cases {
 		t.Run(name, func(t *testing.T) {
 			response := defaulter(t, newDefinitions(), protection.Rules{}).Handle(t.Context(), request)
-			if !response.Allowed || len(response.Patches) > 0 {
+			if !response.Allowed || response.Patch != nil {
 				t.Errorf("got %+v, want it allowed and unchanged", response)
 			}
 		})

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/utils/lru"
 	kjson "sigs.k8s.io/json"
 )
 
@@ -32,7 +33,7 @@ var indirectPlugins = []string{"multus", "multus-shim"}
 // A plugin that names no IPAM is in the result with an empty Type.
 //
 // Keys are matched without regard to case, as Go's JSON decoder does in the plugins. The error is ErrNoConfig or ErrTooLarge, or it says why
-// the configuration cannot be read or does not name one; then nothing is known about the network.
+// the configuration cannot be read or does not name one; then nothing is known about the network. The result is shared: it must not change.
 func IPAMsOf(config string) ([]IPAM, error) {
 	if config == "" {
 		return nil, ErrNoConfig
@@ -40,11 +41,26 @@ func IPAMsOf(config string) ([]IPAM, error) {
 	if len(config) > MaxConfigBytes || config == TooLarge {
 		return nil, ErrTooLarge
 	}
-	root, err := decodeObject(config)
-	if err != nil {
-		return nil, err
+	if known, ok := parsed.Get(config); ok {
+		result := known.(parsedConfig)
+		return result.ipams, result.err
 	}
-	return ipamsOfRoot(root)
+	var result parsedConfig
+	root, err := decodeObject(config)
+	if err == nil {
+		result.ipams, err = ipamsOfRoot(root)
+	}
+	result.err = err
+	parsed.Add(config, result)
+	return result.ipams, result.err
+}
+
+// parsed are the last configurations, by their text: a cluster has a few networks and many pods. At most 16 MiB.
+var parsed = lru.New(256)
+
+type parsedConfig struct {
+	ipams []IPAM
+	err   error
 }
 
 // decodeObject decodes a JSON object and refuses duplicate keys, since decoders differ in which one counts.

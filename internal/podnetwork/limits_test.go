@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -168,4 +169,21 @@ func checkSameMeaning(t *testing.T, annotations, bounded map[string]string) {
 // tooLarge: a status that could be read, and not kept.
 func tooLarge(annotations map[string]string) bool {
 	return len(annotations[StatusAnnotation]) > MaxStatusBytes/2 && len(annotations[StatusAnnotation]) <= MaxStatusBytes
+}
+
+// A pod may name the largest definition in every element of the largest annotation, and each pod of a network names the same one.
+func TestAConfigurationIsParsedOnce(t *testing.T) {
+	for name, config := range map[string]string{
+		"the largest": `{"plugins":[{"type":"a"}` + strings.Repeat(`,{"type":"a"}`, MaxConfigBytes/20) + `]}`,
+		"malformed":   `{"plugins":[` + strings.Repeat(`{},`, MaxConfigBytes/20) + `]}`,
+	} {
+		first, firstErr := IPAMsOf(config)
+		if again := testing.AllocsPerRun(10, func() {
+			if got, err := IPAMsOf(config); !slices.Equal(got, first) || !errors.Is(err, firstErr) {
+				t.Errorf("%s: %v, %v, and at first %v, %v", name, got, err, first, firstErr)
+			}
+		}); again > 1 {
+			t.Errorf("%s: %.0f allocations although it was parsed before", name, again)
+		}
+	}
 }

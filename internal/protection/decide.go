@@ -64,10 +64,9 @@ func Decide(f Facts, manages Manages) Decision {
 		return Decision{Protect: true, Reason: ReasonClusterNetworkGuarded}
 	}
 	decision := Decision{Reason: ReasonNotGuarded}
-	read := readOnce()
 	guarded, unresolved := false, false
 	for _, network := range f.Networks {
-		judgement := judge(network, manages, read)
+		judgement := judge(network, manages)
 		guarded = guarded || judgement.Verdict == Guarded
 		unresolved = unresolved || judgement.Verdict != Unguarded
 		decision.Networks = append(decision.Networks, judgement)
@@ -94,9 +93,8 @@ func ProvablyUnguarded(f Facts, manages Manages) bool {
 	if f.ClusterNetworkGuarded || len(f.Malformed) > 0 || len(f.Networks) == 0 {
 		return false
 	}
-	read := readOnce()
 	for _, network := range f.Networks {
-		if !network.Definition.Live || judge(network, manages, read).Verdict != Unguarded {
+		if !network.Definition.Live || judge(network, manages).Verdict != Unguarded {
 			return false
 		}
 	}

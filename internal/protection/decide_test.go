@@ -105,21 +105,6 @@ func TestJudgementsSayWhatTheyRestOn(t *testing.T) {
 	}
 }
 
-// The largest definition, named by every element of the largest annotation, is read once.
-func TestADefinitionIsReadOnceForAPod(t *testing.T) {
-	config := `{"plugins":[{"type":"a"}` + strings.Repeat(`,{"type":"a"}`, podnetwork.MaxConfigBytes/20) + `]}`
-	allocations := func(networks int) float64 {
-		facts := Facts{}
-		for range networks {
-			facts.Networks = append(facts.Networks, known(config))
-		}
-		return testing.AllocsPerRun(2, func() { Decide(facts, whereabouts) })
-	}
-	if one, all := allocations(1), allocations(podnetwork.MaxElements); all > 2*one {
-		t.Errorf("%.0f allocations for %d networks of one definition, %.0f for one", all, podnetwork.MaxElements, one)
-	}
-}
-
 func TestFactsOf(t *testing.T) {
 	rules := Rules{ExcludedNamespaces: []string{"kube-system", "holdfast-system"}, GuardClusterNetwork: true, MultusNamespace: "multus"}
 	plain := Facts{ClusterNetworkGuarded: true}

@@ -34,31 +34,11 @@ type NetworkJudgement struct {
 	Err error
 }
 
-// readIPAMs reads the IPAMs of a definition's configuration.
-type readIPAMs func(config string) ([]podnetwork.IPAM, error)
-
-// readOnce reads each configuration once: a pod can name one definition many times.
-func readOnce() readIPAMs {
-	type result struct {
-		ipams []podnetwork.IPAM
-		err   error
-	}
-	results := map[string]result{}
-	return func(config string) ([]podnetwork.IPAM, error) {
-		r, done := results[config]
-		if !done {
-			r.ipams, r.err = podnetwork.IPAMsOf(config)
-			results[config] = r
-		}
-		return r.ipams, r.err
-	}
-}
-
-func judge(network Network, manages Manages, read readIPAMs) NetworkJudgement {
+func judge(network Network, manages Manages) NetworkJudgement {
 	judgement := NetworkJudgement{Network: network.Attachment, Verdict: Unresolved, State: network.Definition.State}
 	switch network.Definition.State {
 	case Known:
-		return judgeConfig(judgement, network.Definition.Config, manages, read)
+		return judgeConfig(judgement, network.Definition.Config, manages)
 	case Absent:
 		judgement.Message = fmt.Sprintf("NetworkAttachmentDefinition %s does not exist (yet)", network)
 	default:
@@ -71,8 +51,8 @@ func judge(network Network, manages Manages, read readIPAMs) NetworkJudgement {
 	return judgement
 }
 
-func judgeConfig(judgement NetworkJudgement, config string, manages Manages, read readIPAMs) NetworkJudgement {
-	ipams, err := read(config)
+func judgeConfig(judgement NetworkJudgement, config string, manages Manages) NetworkJudgement {
+	ipams, err := podnetwork.IPAMsOf(config)
 	if err != nil {
 		judgement.Err = err
 		judgement.Message = fmt.Sprintf("NetworkAttachmentDefinition %s: %v", judgement.Network, err)

@@ -45,7 +45,7 @@ var admissions = experiment{
 	rows: []row{{
 		Row: page.Row{Name: "webhook-cpu", Title: "processor time of the webhook per admission", Against: "null webhook",
 			Unit: ratio, Target: result.Target{Op: result.AtMost, Value: 1.5},
-			Limit: "The manager decodes the review and the metadata of the pod, and parses each network's definition; the null webhook copies bytes."},
+			Limit: "The manager decodes the review and the metadata of the pod; the null webhook copies bytes."},
 		figure: func(turns map[string]result.Turn) float64 {
 			return turns[ours].CPUSeconds["manager"] / turns[null].CPUSeconds[nullName]
 		},
