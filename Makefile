@@ -162,11 +162,11 @@ integration: kube build helm-tool ## Run the suites on two control planes (SUITE
 	@$(GOTEST) suites $(SUITES)
 
 # ONLY are minor versions, with commas between them; all that hack/matrix knows by default. TIER is suites, the default, core: the end-to-end
-# suite's core on real nodes, a cluster for each version (root, Linux), core-containerd: the same for each containerd, k3s: all of that suite under
-# the name of k3s, containerd: the agent on each containerd, whereabouts: every shape of a network with each version of it, or certmanager: what its
-# controllers issue, with each version of it.
+# suite's core on real nodes, a cluster for each version (root, Linux), core-containerd: the same for each containerd, core-whereabouts: for each
+# whereabouts before 0.9, k3s: all of that suite under the name of k3s, containerd: the agent on each containerd, whereabouts: every shape of a
+# network with each version of it, or certmanager: what its controllers issue, with each version of it.
 .PHONY: matrix
-matrix: ## Run the suites on Kubernetes 1.31, 1.33, 1.35 and 1.37 (ONLY, some of them; TIER=core, core-containerd, k3s, containerd, whereabouts or certmanager), and write the tables in docs/compatibility.md
+matrix: ## Run the suites on Kubernetes 1.31, 1.33, 1.35 and 1.37 (ONLY, some of them; TIER=core, core-containerd, core-whereabouts, k3s, containerd, whereabouts or certmanager), and write the tables in docs/compatibility.md
 	@go run ./hack/matrix $(ONLY:%=-only %) $(TIER:%=-tier %)
 
 # The end-to-end suite installs this tree's manager and agent, so it needs their images. With KUBECONFIG it runs on that cluster, where

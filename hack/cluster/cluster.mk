@@ -5,6 +5,7 @@
 #   NODES          how many nodes, 1 to 8
 #   PLATFORM       k3s gives Kubernetes' components that name; empty for their own
 #   CONTAINERD     its minor version (hack/containerd); empty for Debian's
+#   WHEREABOUTS    its minor version (hack/cni); empty for the newest
 #   CLUSTER_FLAGS  further flags of `holdfast-cluster up`
 
 NODES         ?= 2
@@ -19,8 +20,9 @@ build-cluster: ## Build bin/holdfast-cluster, which runs a real cluster on this 
 	  go -C hack/cluster build -trimpath -o $(CURDIR)/bin/holdfast-cluster .
 
 .PHONY: cluster-up
-cluster-up: kube containerd cluster-images images build-cluster ## Bring up a real cluster with NODES nodes (CONTAINERD, PLATFORM=k3s; root, Linux)
-	@$(STEP) "bringing the cluster up" bin/holdfast-cluster up --nodes $(NODES) --kube $(KUBE_BIN) $(CONTAINERD_BIN:%=--containerd %) $(PLATFORM:%=--platform %) $(CLUSTER_FLAGS)
+cluster-up: kube containerd cluster-images images build-cluster ## Bring up a real cluster with NODES nodes (CONTAINERD, WHEREABOUTS, PLATFORM=k3s; root, Linux)
+	@$(STEP) "bringing the cluster up" bin/holdfast-cluster up --nodes $(NODES) --kube $(KUBE_BIN) $(CONTAINERD_BIN:%=--containerd %) $(PLATFORM:%=--platform %) \
+	  --manifests $(CNI_MANIFESTS),hack/certmanager/manifests $(CLUSTER_FLAGS)
 
 .PHONY: cluster-down
 cluster-down: build-cluster ## Take the cluster down and prove that nothing is left

@@ -58,13 +58,16 @@ image-binaries:
 
 ##@ Cluster
 
+# Before 0.9 whereabouts has no program of its own for these.
+CLUSTER_IMAGES := $(if $(WHEREABOUTS),pause workload certmanager whereabouts)
+
 .PHONY: cluster-images
 cluster-images: $(IMAGES_BIN)/.cluster ## Make the images of clusters of our own in bin/images
 
-$(IMAGES_BIN)/.cluster: $(CNI_BIN)/.built $(CERTMANAGER_BIN)/.built \
+$(IMAGES_BIN)/.cluster: $(CNI_BUILT) $(CERTMANAGER_BIN)/.built \
     $(wildcard hack/images/*.go hack/images/*/*/*.go) hack/images/images.yaml hack/images/go.mod hack/images/go.sum
 	@$(STEP) "building the programs of the cluster's images" env CGO_ENABLED=0 GOOS=linux \
 	  go -C hack/images build -trimpath -buildvcs=false -ldflags "-s -w" -o $(CURDIR)/$(IMAGES_BIN)/linux-$(NATIVE_ARCH)/ ./cmd/...
 	@$(STEP) "making the cluster's images" \
-	  $(IMAGES) save $(IMAGE_FLAGS) --group cluster --output $(CURDIR)/$(IMAGES_BIN)
+	  $(IMAGES) save $(IMAGE_FLAGS) --group cluster --output $(CURDIR)/$(IMAGES_BIN) $(CLUSTER_IMAGES)
 	@touch $@

@@ -4,9 +4,9 @@
 // modules, or what is tried of several versions of containerd, whereabouts or cert-manager. It writes a row for each version that passed into
 // docs/compatibility.md. A version that fails loses its row; rows of versions that it does not run stay.
 //
-//	go run ./hack/matrix [-tier suites|core|core-containerd|k3s|containerd|whereabouts|certmanager] [-only 1.31,1.33] [-page FILE] [-logs DIR]
+//	go run ./hack/matrix [-tier suites|core|core-containerd|core-whereabouts|k3s|containerd|whereabouts|certmanager] [-only 1.31,1.33] [-page FILE] [-logs DIR]
 //
-// The tiers core, core-containerd, k3s and containerd need what make cluster-up needs: root and Linux.
+// The tiers core, core-containerd, core-whereabouts, k3s and containerd need what make cluster-up needs: root and Linux.
 package main
 
 import (

@@ -93,7 +93,7 @@ func TestVersionsAreChosen(t *testing.T) {
 }
 
 func TestATierIsNamed(t *testing.T) {
-	if err := runAll("other", "", "", ""); err == nil || !strings.Contains(err.Error(), `the tier is "other": expected one of certmanager, containerd, core, core-containerd, k3s, suites, whereabouts`) {
+	if err := runAll("other", "", "", ""); err == nil || !strings.Contains(err.Error(), `the tier is "other": expected one of certmanager, containerd, core, core-containerd, core-whereabouts, k3s, suites, whereabouts`) {
 		t.Errorf("got %v", err)
 	}
 }

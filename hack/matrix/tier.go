@@ -31,6 +31,8 @@ var tiers = map[string]tier{
 		cleanup: clusterDown},
 	"core-containerd": {of: "containerd", minors: containerds, table: newTable("Real nodes with containerd", "core-containerd"), printed: containerdVersion,
 		commands: coreOn, cleanup: clusterDown},
+	"core-whereabouts": {of: "whereabouts", minors: []string{"0.6", "0.7", "0.8"}, table: newTable("Real nodes with whereabouts", "core-whereabouts"),
+		printed: whereaboutsVersion, commands: coreWith, cleanup: clusterDown},
 	"k3s": {of: "Kubernetes", minors: []string{newest}, table: newTable("Real nodes under the name `k3s`", "k3s"), printed: serverVersion, commands: fullOnK3s,
 		cleanup: clusterDown},
 	"containerd": {of: "containerd", minors: containerds, table: newTable("Agent on containerd", "containerd"), printed: containerdVersion, commands: agent},
@@ -69,6 +71,11 @@ func core(minor, assets string) [][]string {
 // coreOn runs on the newest Kubernetes.
 func coreOn(minor, _ string) [][]string {
 	return [][]string{{"make", "cluster-up", "CONTAINERD=" + minor}, {"make", "e2e"}}
+}
+
+// coreWith runs on the newest Kubernetes, too.
+func coreWith(minor, _ string) [][]string {
+	return [][]string{{"make", "cluster-up", "WHEREABOUTS=" + minor}, {"make", "e2e"}}
 }
 
 func fullOnK3s(_, _ string) [][]string {

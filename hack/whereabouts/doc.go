@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package whereabouts has no code: each go-0.N.mod of its module requires an older
-// whereabouts, so that the plugin's program can be built as it was released.
+// whereabouts, so that the plugin's program and the control loop can be built as they were
+// released.
 //
 //	go build -modfile=go-0.8.mod -o whereabouts github.com/k8snetworkplumbingwg/whereabouts/cmd
 //

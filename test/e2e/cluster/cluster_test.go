@@ -33,8 +33,7 @@ var _ = Describe("On a real cluster", Ordered, ContinueOnFailure, func() {
 		}
 		awaitReady(ctx, first, true)
 		awaitReady(ctx, second, true)
-		reconcileEveryMinute(ctx)
-		scaleReconciler(ctx, 0)
+		turnReconciler(ctx, false)
 	})
 
 	Context(unguarded, func() {
@@ -85,7 +84,7 @@ func playGuarded(ctx context.Context, s guardedSpec) {
 // install installs what this tree builds, with the commands of the installation's page.
 func install(ctx context.Context) {
 	GinkgoHelper()
-	run(ctx, kubectl(), "apply", "--server-side", "-k", overlayFolder())
+	run(ctx, kubectl(), "apply", "--server-side", "-k", overlayFolder(ctx))
 	awaitManager(ctx)
 	awaitAgents(ctx)
 	By("wait until a pod of a guarded network is protected")

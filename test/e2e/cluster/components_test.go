@@ -45,19 +45,24 @@ func evidence() configv1alpha1.Evidence {
 }
 
 // overlayFolder is the installation of this suite, from the top of the repository.
-func overlayFolder() string {
+func overlayFolder(ctx context.Context) string {
+	GinkgoHelper()
 	type of struct {
 		evidence configv1alpha1.Evidence
 		platform string
+		onNodes  bool // the reconciler
 	}
 	folders := map[of]string{
-		{configv1alpha1.EvidenceAgent, ""}:    "test/e2e/cluster/overlay",
-		{configv1alpha1.EvidenceAgent, "k3s"}: "test/e2e/cluster/overlay-k3s",
-		{configv1alpha1.EvidenceKubelet, ""}:  "test/e2e/cluster/overlay-kubelet",
+		{configv1alpha1.EvidenceAgent, "", false}:    "test/e2e/cluster/overlay",
+		{configv1alpha1.EvidenceAgent, "", true}:     "test/e2e/cluster/overlay-before-0.9",
+		{configv1alpha1.EvidenceAgent, "k3s", false}: "test/e2e/cluster/overlay-k3s",
+		{configv1alpha1.EvidenceKubelet, "", false}:  "test/e2e/cluster/overlay-kubelet",
 	}
-	folder, ok := folders[of{evidence(), platform()}]
+	is := of{evidence(), platform(), powered && reconcilesOnNodes(ctx)}
+	folder, ok := folders[is]
 	if !ok {
-		Fail(fmt.Sprintf("E2E_EVIDENCE is %q and the cluster's platform %q: expected Agent, or Kubelet where the platform is none", evidence(), platform()))
+		Fail(fmt.Sprintf("E2E_EVIDENCE is %q, the cluster's platform %q, and its whereabouts is before 0.9: %t; expected Agent, or Kubelet where the platform is none and whereabouts the newest",
+			is.evidence, is.platform, is.onNodes))
 	}
 	return folder
 }
@@ -75,7 +80,7 @@ func withComponents(ctx context.Context, components ...string) {
 	folder := filepath.Join(componentsFolder, strings.Join(components, "-"))
 	lines := []string{
 		"apiVersion: kustomize.config.k8s.io/v1beta1", "kind: Kustomization",
-		"resources:", "  - ../../../" + overlayFolder(), "components:",
+		"resources:", "  - ../../../" + overlayFolder(ctx), "components:",
 	}
 	for _, component := range components {
 		lines = append(lines, "  - ../../../config/components/"+component)
@@ -88,7 +93,7 @@ func withComponents(ctx context.Context, components ...string) {
 				run(ctx, kubectl(), slices.Concat([]string{"delete", "--ignore-not-found"}, objects)...)
 			}
 		}
-		applyInstallation(ctx, overlayFolder())
+		applyInstallation(ctx, overlayFolder(ctx))
 		Expect(protectionPolicy(ctx)).To(Equal(admissionregistrationv1.Ignore))
 		var deployment appsv1.Deployment
 		Expect(admin.Get(ctx, client.ObjectKey{Namespace: system, Name: manager}, &deployment)).To(Succeed())

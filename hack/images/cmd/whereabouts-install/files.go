@@ -28,6 +28,7 @@ type installation struct {
 	caFile      string
 	namespace   string
 	nodeName    string
+	schedule    string
 	logFile     string
 	logLevel    string
 }
@@ -79,6 +80,9 @@ func (i installation) writeStatic() error {
 	}
 	if i.logLevel != "" {
 		config["log_level"] = i.logLevel
+	}
+	if i.schedule != "" {
+		config["reconciler_cron_expression"] = i.schedule
 	}
 	text, err := json.MarshalIndent(config, "", "  ")
 	if err != nil {

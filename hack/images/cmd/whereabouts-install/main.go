@@ -50,6 +50,7 @@ func parse(args []string) (settings, error) {
 	s := settings{installation: installation{
 		namespace: os.Getenv("WHEREABOUTS_NAMESPACE"),
 		nodeName:  os.Getenv("NODENAME"),
+		schedule:  os.Getenv("WHEREABOUTS_RECONCILER_CRON"),
 	}}
 	flags := flag.NewFlagSet("whereabouts-install", flag.ContinueOnError)
 	flags.StringVar(&s.plugin, "plugin", "/whereabouts", "the plugin's binary in this image")
@@ -64,7 +65,7 @@ func parse(args []string) (settings, error) {
 	flags.BoolVar(&s.once, "once", false, "end when the files are written, instead of renewing the token")
 	flags.Usage = func() {
 		fmt.Fprintln(flags.Output(), "whereabouts-install puts whereabouts' plugin, its configuration and a token on a node.")
-		fmt.Fprintln(flags.Output(), "NODENAME and WHEREABOUTS_NAMESPACE must be set. Flags:")
+		fmt.Fprintln(flags.Output(), "NODENAME and WHEREABOUTS_NAMESPACE must be set; WHEREABOUTS_RECONCILER_CRON is the schedule that 0.6 reads in the configuration. Flags:")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {

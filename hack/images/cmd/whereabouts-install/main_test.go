@@ -82,6 +82,7 @@ func (n node) kubeconfigToken(t *testing.T) string {
 
 func TestItPreparesANode(t *testing.T) {
 	n := newNode(t)
+	t.Setenv("WHEREABOUTS_RECONCILER_CRON", "30 4 * * *")
 	if err := run(t.Context(), n.args("--once", "--log-file", "/var/log/whereabouts.log", "--log-level", "debug")); err != nil {
 		t.Fatal(err)
 	}
@@ -117,6 +118,8 @@ func TestItPreparesANode(t *testing.T) {
 		"kubernetes":         map[string]any{"kubeconfig": "/etc/cni/net.d/whereabouts.d/whereabouts.kubeconfig"},
 		"log_file":           "/var/log/whereabouts.log",
 		"log_level":          "debug",
+
+		"reconciler_cron_expression": "30 4 * * *",
 	}
 	if diff := cmp.Diff(want, config); diff != "" {
 		t.Errorf("the plugin's configuration (-want +got):\n%s", diff)
