@@ -25,6 +25,8 @@
 //     pod on every node: it has the token of CNI DEL. Holdfast detects that by the
 //     tag of the pod's image, unless the configuration says it
 //     (unsafeReleases.reconcilerInDaemonSet).
+//   - The reconciler of 0.6.1 leaves the entries of pods that have no network-status
+//     yet; that of 0.8.0 frees them.
 //   - The reconciler of 0.8.0 looks at a Pending pod every half second, that of
 //     0.9.4 every quarter.
 package whereabouts

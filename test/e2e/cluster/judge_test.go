@@ -32,6 +32,10 @@ type scenario struct {
 	capacity int
 	// core reports whether it belongs to what continuous integration runs.
 	core bool
+	// inherits: the harm is that a pod inherits the entry of another one of its name. pending: it comes from a reconciler that frees entries of pods
+	// without a network-status. An older whereabouts does neither (hack/whereabouts).
+	inherits, pending bool
+
 	play func(ctx context.Context, w *world, guarded bool)
 }
 
@@ -39,12 +43,19 @@ type scenario struct {
 const (
 	core  = "core"
 	nodes = "nodes"
+
+	// interfaces: entries have interfaces, as they do from whereabouts 0.8 on.
+	interfaces = "interfaces"
 )
 
 // labels of a scenario's two specs. What continuous integration shows without the guard are duplicates: a leak takes the time that
 // a dead node takes to be found so.
 func (s scenario) labels(guarded bool) Labels {
-	return labelsOf(s.core && (guarded || s.harm == duplicate), true)
+	labels := labelsOf(s.core && (guarded || s.harm == duplicate), true)
+	if s.pending || s.inherits && !guarded {
+		labels = append(labels, interfaces)
+	}
+	return labels
 }
 
 func labelsOf(isCore, breaksNodes bool) Labels {

@@ -17,8 +17,8 @@ import (
 
 // scenarios are the failures of the field that this cluster can play, by what happens.
 var scenarios = map[string]scenario{
-	"a pod of a StatefulSet is force-deleted while its node's kubelet is frozen":            {harm: duplicate, capacity: 4, core: true, play: frozenKubelet},
-	"whereabouts' reconciler runs while a pod has an address but no network-status yet":     {harm: duplicate, capacity: 1, core: true, play: reconciledWhilePending},
+	"a pod of a StatefulSet is force-deleted while its node's kubelet is frozen":            {harm: duplicate, capacity: 4, core: true, inherits: true, play: frozenKubelet},
+	"whereabouts' reconciler runs while a pod has an address but no network-status yet":     {harm: duplicate, capacity: 1, core: true, pending: true, play: reconciledWhilePending},
 	"the API server is away while a node runs CNI DEL, and whereabouts' control loop hangs": {harm: leak, capacity: 4, play: serverAwayAtDelete},
 	"a node is killed hard and then declared out of service":                                {harm: leak, capacity: 4, core: true, play: killedThenOutOfService},
 	"a Node object is deleted while its machine lives":                                      {harm: duplicate, capacity: 1, play: nodeDeleted},

@@ -10,6 +10,7 @@ package cluster_test
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -63,9 +64,9 @@ var (
 	// powered: the cluster is that of make cluster-up, whose nodes can be broken and looked into. On another one, which KUBECONFIG
 	// names, nodes are not observed; only what the API server shows is judged.
 	powered bool
-	// server is the version of the API server, and chosen the label filter without what it cannot show.
-	server *version.Version
-	chosen string
+	// server is the version of the API server. chosen is the label filter of what is to run, and unshown that of what the cluster cannot show.
+	server          *version.Version
+	chosen, unshown string
 )
 
 func init() {
@@ -84,7 +85,14 @@ func TestCluster(t *testing.T) {
 	if err := connect(); err != nil {
 		t.Fatal(err)
 	}
-	suite.LabelFilter = "!" + versioned.LeftOut(server)
+	withInterfaces, err := entriesHaveInterfaces(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if unshown = versioned.LeftOut(server); !withInterfaces {
+		unshown = "(" + unshown + " || " + interfaces + ")"
+	}
+	suite.LabelFilter = "!" + unshown
 	if chosen != "" {
 		suite.LabelFilter = "(" + chosen + ") && " + suite.LabelFilter
 	}
@@ -129,4 +137,21 @@ func connect() error {
 	}
 	admin, err = client.New(config, client.Options{Scheme: scheme})
 	return err
+}
+
+// entriesHaveInterfaces reads the definition of whereabouts' pools, which drops what it does not have.
+func entriesHaveInterfaces(ctx context.Context) (bool, error) {
+	var pools apiextensionsv1.CustomResourceDefinition
+	if err := admin.Get(ctx, client.ObjectKey{Name: "ippools.whereabouts.cni.cncf.io"}, &pools); err != nil {
+		return false, fmt.Errorf("reading the definition of whereabouts' pools: %w", err)
+	}
+	for _, version := range pools.Spec.Versions {
+		allocations := version.Schema.OpenAPIV3Schema.Properties["spec"].Properties["allocations"].AdditionalProperties
+		if allocations != nil && allocations.Schema != nil {
+			if _, has := allocations.Schema.Properties["ifname"]; has {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
