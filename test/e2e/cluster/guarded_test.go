@@ -24,7 +24,7 @@ import (
 // guardedSpecs are what Holdfast has to live through; each ends with no pod left, and is then judged like every other.
 var guardedSpecs = map[string]guardedSpec{
 	"a StatefulSet churns in a pool with exactly as many addresses while the manager is disturbed": {capacity: 6, core: true, play: churn},
-	"a sandbox's process is killed":                                             {capacity: 1, core: true, nodes: true, play: sandboxKilled},
+	"a sandbox's process is killed":                                             {capacity: 1, core: true, nodes: true, versions: Label(interfaces), play: sandboxKilled},
 	"containerd is restarted while pods are deleted":                            {capacity: 4, nodes: true, play: containerdRestarted},
 	"Jobs complete in a pool that has fewer addresses than Jobs":                {capacity: 1, core: true, play: completedJobs},
 	"a namespace is deleted":                                                    {capacity: 4, core: true, play: namespaceDeleted},

@@ -33,7 +33,7 @@ type scenario struct {
 	// core reports whether it belongs to what continuous integration runs.
 	core bool
 	// inherits: the harm is that a pod inherits the entry of another one of its name. pending: it comes from a reconciler that frees entries of pods
-	// without a network-status. An older whereabouts does neither (hack/whereabouts).
+	// without a network-status. An older whereabouts has neither (hack/whereabouts).
 	inherits, pending bool
 
 	play func(ctx context.Context, w *world, guarded bool)
