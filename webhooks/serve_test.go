@@ -173,3 +173,42 @@ func TestServeEndsTheHandlersContextBeforeTheAPIServerGivesUp(t *testing.T) {
 		t.Errorf("got HTTP %d, %q, want 503 and the deadline", recorder.Code, recorder.Body)
 	}
 }
+
+// A client that declares a body and sends a part of it has its share of the budget for the time of one request.
+func TestABodyThatDoesNotComeIsNotWaitedFor(t *testing.T) {
+	for name, http2 := range map[string]bool{"HTTP/1": false, "HTTP/2": true} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewUnstartedServer(Serve("test", handler(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") })))
+			server.EnableHTTP2 = http2
+			server.StartTLS()
+			t.Cleanup(server.Close)
+			post := func(body io.Reader) (int, string) {
+				request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/?timeout=200ms", body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				request.Header.Set("Content-Type", "application/json")
+				request.ContentLength = int64(len(reviewOfPod))
+				response, err := server.Client().Do(request)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer response.Body.Close()
+				text, err := io.ReadAll(response.Body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return response.StatusCode, string(text)
+			}
+			part, rest := io.Pipe()
+			t.Cleanup(func() { _ = rest.Close() })
+			go func() { _, _ = rest.Write([]byte(reviewOfPod[:len(reviewOfPod)/2])) }()
+			if code, text := post(part); code != http.StatusServiceUnavailable || !strings.Contains(text, "reading the request") {
+				t.Errorf("HTTP %d, %s; want 503 once the time is up", code, text)
+			}
+			if code, text := post(strings.NewReader(reviewOfPod)); code != http.StatusOK {
+				t.Errorf("the request after it: HTTP %d, %s", code, text)
+			}
+		})
+	}
+}
