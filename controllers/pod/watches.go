@@ -69,6 +69,11 @@ func podEvents(cached client.Reader) handler.TypedFuncs[*corev1.Pod, types.UID] 
 	}
 	return handler.TypedFuncs[*corev1.Pod, types.UID]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Pod], q uidQueue) {
+			// A deleted pod with a termination may have waited for a leader.
+			if e.Object.DeletionTimestamp != nil && facts.IsTerminal(e.Object) {
+				queue.AddFirst(q, e.Object.UID)
+				return
+			}
 			q.Add(e.Object.UID)
 		},
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Pod], q uidQueue) {

@@ -7,8 +7,10 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
@@ -54,5 +56,28 @@ func TestI2AConflictWithAnotherPodOfTheNameEndsWithIt(t *testing.T) {
 				t.Errorf("looks at %v, expected %v", got, tc.want)
 			}
 		})
+	}
+}
+
+// TestAReportedPodComesBeforeTheReplayOfAStart: a leader that takes over looks first at what the last one could have released.
+func TestAReportedPodComesBeforeTheReplayOfAStart(t *testing.T) {
+	q := priorityqueue.New[types.UID]("")
+	defer q.ShutDown()
+	events := podEvents(newWorld(t).r.client)
+	for _, name := range []string{"held", "completed", "deleted and reported", "running"} {
+		pod := onepod.PodOf(name, "10.0.0.5")
+		if name == "held" || name == "deleted and reported" {
+			pod.DeletionTimestamp = new(metav1.Now())
+		}
+		if name == "completed" || name == "deleted and reported" {
+			pod.Status.Phase = corev1.PodSucceeded
+		}
+		events.Create(t.Context(), event.TypedCreateEvent[*corev1.Pod]{Object: pod, IsInInitialList: true}, q)
+	}
+	for i := range 4 {
+		uid, priority, _ := q.GetWithPriority()
+		if isReported := uid == "deleted and reported"; isReported != (i == 0) || isReported != (priority == 0) {
+			t.Errorf("%d: pod %q with priority %d", i, uid, priority)
+		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/queue"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 )
 
@@ -30,6 +31,11 @@ func Events[T comparable](request func(record string) (T, bool)) handler.TypedFu
 	}
 	return handler.TypedFuncs[*v1alpha1.GuardedNode, T]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.GuardedNode], q workqueue.TypedRateLimitingInterface[T]) {
+			for i := range e.Object.Status.Responses {
+				if r, is := request(e.Object.Status.Responses[i].Record); is {
+					queue.AddFirst(q, r)
+				}
+			}
 			wake(&v1alpha1.GuardedNode{}, e.Object, q)
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.GuardedNode], q workqueue.TypedRateLimitingInterface[T]) {

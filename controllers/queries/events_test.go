@@ -11,7 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -85,6 +87,21 @@ func TestAGuardedNodeQueuesTheRecordsWithChangedQueriesOrResponses(t *testing.T)
 				t.Errorf("woken (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestARespondedRecordComesBeforeTheReplayOfAStart: of the queries that a new leader finds, those with a response come first.
+func TestARespondedRecordComesBeforeTheReplayOfAStart(t *testing.T) {
+	q := priorityqueue.New[string]("")
+	defer q.ShutDown()
+	Events(func(record string) (string, bool) { return record, true }).Create(t.Context(), event.TypedCreateEvent[*v1alpha1.GuardedNode]{Object: change(), IsInInitialList: true}, q)
+	for _, want := range []struct {
+		record   string
+		priority int
+	}{{"r1", 0}, {"r2", handler.LowPriority}} {
+		if record, priority, _ := q.GetWithPriority(); record != want.record || priority != want.priority {
+			t.Errorf("%s with priority %d, want %s with %d", record, priority, want.record, want.priority)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
@@ -37,6 +38,17 @@ func (f *Feed[request]) AddAfter(wait time.Duration, about ...request) {
 		for _, one := range about {
 			(*q).AddAfter(one, wait) // now, if it is not to wait
 		}
+	}
+}
+
+// AddFirst adds what comes before the replay of a start. Every object is in that, with a low priority, and most of them wait for something.
+func AddFirst[request comparable](q workqueue.TypedRateLimitingInterface[request], about ...request) {
+	if first, ok := q.(priorityqueue.PriorityQueue[request]); ok {
+		first.AddWithOpts(priorityqueue.AddOpts{Priority: new(0)}, about...)
+		return
+	}
+	for _, one := range about {
+		q.Add(one)
 	}
 }
 
