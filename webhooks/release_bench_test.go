@@ -83,7 +83,13 @@ func BenchmarkPodWebhook(b *testing.B) {
 		request := httptest.NewRequest(http.MethodPost, PodPath+"?timeout=10s", bytes.NewReader(review))
 		request.Header.Set("Content-Type", "application/json")
 		recorder := httptest.NewRecorder()
-		handler.ServeHTTP(recorder, request)
+		// As the server does: each request has a goroutine of its own, with a small stack.
+		served := make(chan struct{})
+		go func() {
+			handler.ServeHTTP(recorder, request)
+			close(served)
+		}()
+		<-served
 		if recorder.Code != http.StatusOK || !bytes.Contains(recorder.Body.Bytes(), []byte(`"patch"`)) {
 			b.Fatalf("status %d, %s", recorder.Code, recorder.Body)
 		}

@@ -11,6 +11,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"runtime"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -104,6 +105,7 @@ type server struct {
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	growStack()
 	ctx, cancel := context.WithTimeout(r.Context(), budget(r))
 	defer cancel()
 	review, err := s.review(ctx, w, r)
@@ -118,6 +120,15 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if _, err := w.Write(review); err != nil {
 		s.log.Error(err, "The response was not delivered")
 	}
+}
+
+// growStack gives the goroutine of a request the stack that decoding takes, while there is little on it to copy: a growth in the depths of the
+// decoder was 6 % of the processor time of a review.
+//
+//go:noinline
+func growStack() {
+	var room [16 << 10]byte
+	runtime.KeepAlive(&room)
 }
 
 func couldNotTell(w http.ResponseWriter, err error) {
