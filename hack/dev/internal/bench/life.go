@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -169,31 +170,26 @@ func live(ctx context.Context, clientset kubernetes.Interface, n int, newPod fun
 	}
 	run := map[string]bool{}
 	mine := func(name string) bool { return strings.HasPrefix(name, newPod("").Name) }
-	err = inParallel(ctx, clients, n, func(ctx context.Context, i int) error {
+	create := func(ctx context.Context, i int) error {
 		_, err := pods.Create(ctx, newPod(strconv.Itoa(i)), metav1.CreateOptions{})
 		return err
-	})
-	if err == nil {
-		err = follow(ctx, events, func(_ watch.EventType, p *corev1.Pod) bool {
-			if p.Status.Phase == corev1.PodRunning && mine(p.Name) {
-				run[p.Name] = true
-			}
-			return len(run) == n
-		})
 	}
+	err = followWhile(ctx, events, n, create, func(_ watch.EventType, p *corev1.Pod) bool {
+		if p.Status.Phase == corev1.PodRunning && mine(p.Name) {
+			run[p.Name] = true
+		}
+		return len(run) == n
+	})
 	if err != nil {
 		events.Stop()
 		return nil, fmt.Errorf("waiting for %d pods to run, %d do: %w", n, len(run), err)
 	}
 	return func(ctx context.Context) error {
 		defer events.Stop()
-		err := inParallel(ctx, clients, n, func(ctx context.Context, i int) error {
+		remove := func(ctx context.Context, i int) error {
 			return pods.Delete(ctx, newPod(strconv.Itoa(i)).Name, metav1.DeleteOptions{})
-		})
-		if err != nil {
-			return err
 		}
-		err = follow(ctx, events, func(event watch.EventType, p *corev1.Pod) bool {
+		err := followWhile(ctx, events, n, remove, func(event watch.EventType, p *corev1.Pod) bool {
 			if event == watch.Deleted {
 				delete(run, p.Name)
 			}
@@ -204,6 +200,14 @@ func live(ctx context.Context, clientset kubernetes.Interface, n int, newPod fun
 		}
 		return nil
 	}, nil
+}
+
+// followWhile hands over events until done, while the clients make n calls: the API server ends a watch that is not read.
+func followWhile(ctx context.Context, events watch.Interface, n int, call func(ctx context.Context, i int) error, done func(watch.EventType, *corev1.Pod) bool) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return inParallel(ctx, clients, n, call) })
+	group.Go(func() error { return follow(ctx, events, done) })
+	return group.Wait()
 }
 
 // follow hands over events until done, or until settleTimeout.
