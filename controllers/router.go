@@ -26,27 +26,36 @@ type router struct {
 	client   client.Client
 	backends []ipam.Backend
 	recorder events.EventRecorder
-	// leading: the queues run. Until then (another replica leads) they drop what they are given: starting them reads everything.
-	leading atomic.Bool
+	// running is how many of the queues run. Until all of them do (another replica leads) they drop what they are given, which is in the replay.
+	queues  int32
+	running atomic.Int32
+	// changed are for changes, and replayed for what the backends held before the queues ran: behind all else, because most of it waits.
+	changed, replayed looks
+	late              func(ipam.PodRef)
+}
+
+// looks queue pods and sandboxes.
+type looks struct {
 	pods    func(...types.UID)
-	late    func(ipam.PodRef)
 	orphans func(...string)
 }
 
 // route is called for each change that a backend sees. It only reads caches.
-func (r *router) route(event ipam.Event) {
+func (r *router) route(event ipam.Event) { r.routeTo(r.changed, event) }
+
+func (r *router) routeTo(to looks, event ipam.Event) {
 	for _, ref := range event.PodRefs {
-		r.routePod(ref)
+		r.routePod(to, ref)
 	}
 	for _, id := range event.SandboxIDs {
-		r.routeSandbox(id)
+		r.routeSandbox(to, id)
 	}
 	for _, record := range event.Records {
 		if id, isOrphan := strings.CutPrefix(record, v1alpha1.OrphanPrefix); isOrphan {
-			r.routeSandbox(id)
+			r.routeSandbox(to, id)
 			continue
 		}
-		r.pods(types.UID(record))
+		to.pods(types.UID(record))
 	}
 	for i := range event.Problems {
 		r.report(&event.Problems[i])
@@ -56,32 +65,40 @@ func (r *router) route(event ipam.Event) {
 // report emits an event on the pool about what cannot be read in it. Only the leader does.
 func (r *router) report(problem *ipam.Problem) {
 	for _, backend := range r.backends {
-		if r.leading.Load() && backend.Name() == problem.Backend {
+		if r.running.Load() == r.queues && backend.Name() == problem.Backend {
 			r.recorder.Eventf(backend.PoolReference(problem.Pool), nil, corev1.EventTypeWarning, string(v1alpha1.ReasonMalformedPool), "Report",
 				"offset %q, podref %q: %s", problem.Offset, problem.PodRef, problem.Message)
 		}
 	}
 }
 
-func (r *router) routePod(ref ipam.PodRef) {
+func (r *router) routePod(to looks, ref ipam.PodRef) {
 	ctx := context.Background()
 	var pod corev1.Pod
 	if r.client.Get(ctx, types.NamespacedName(ref), &pod) == nil {
-		r.pods(pod.UID)
+		to.pods(pod.UID)
 	}
 	r.late(ref)
-	r.pods(index.PodRecords(ctx, r.client, index.RecordPod, ref.String())...)
+	to.pods(index.PodRecords(ctx, r.client, index.RecordPod, ref.String())...)
 }
 
-func (r *router) routeSandbox(id string) {
-	r.pods(index.PodRecords(context.Background(), r.client, index.RecordSandbox, id)...)
-	r.orphans(id)
+// lookAt queues a sandbox.
+func (r *router) lookAt(id string) { r.routeSandbox(r.changed, id) }
+
+func (r *router) routeSandbox(to looks, id string) {
+	to.pods(index.PodRecords(context.Background(), r.client, index.RecordSandbox, id)...)
+	to.orphans(id)
 }
 
-// start is called for each queue that runs, and routes what the backends held before it did.
-func (r *router) start(ctx context.Context) {
-	r.leading.Store(true)
-	go r.replayOnceSynced(ctx)
+// queue counts one of the queues, before any of them runs. The function is called once it runs: the last call has what the backends held before
+// routed, once for all queues.
+func (r *router) queue() (running func(context.Context)) {
+	r.queues++
+	return func(ctx context.Context) {
+		if r.running.Add(1) == r.queues {
+			go r.replayOnceSynced(ctx)
+		}
+	}
 }
 
 func (r *router) replayOnceSynced(ctx context.Context) {
@@ -96,9 +113,9 @@ func (r *router) replayOnceSynced(ctx context.Context) {
 // replay routes everything that the backends hold: what was there before the queues ran.
 func (r *router) replay() {
 	var pods corev1.PodList
-	if err := r.client.List(context.Background(), &pods); err == nil {
+	if err := r.client.List(context.Background(), &pods, client.UnsafeDisableDeepCopy); err == nil {
 		for i := range pods.Items {
-			r.pods(pods.Items[i].UID) // pods that waited for the pools to be listed
+			r.replayed.pods(pods.Items[i].UID) // pods that waited for the pools to be listed
 		}
 	}
 	for _, backend := range r.backends {
@@ -114,6 +131,6 @@ func (r *router) replay() {
 				event.Records = append(event.Records, entry.Releasing)
 			}
 		}
-		r.route(event)
+		r.routeTo(r.replayed, event)
 	}
 }

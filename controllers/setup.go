@@ -102,23 +102,23 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	}
 	pods, err := pod.Setup(mgr, o.Clock, pod.Options{Backends: o.Backends, Evidence: o.Evidence, Settings: o.Settings, Queries: wanted, Rules: o.Rules,
 		Shadow: o.Shadow, Concurrency: o.Concurrency, LastRetry: o.LastRetry, SimulatedQueues: o.SimulatedQueues,
-		PoliciesSince: o.PoliciesSince, Witness: seen, Liveness: observer, Gone: nodes.Gone, Running: routes.start})
+		PoliciesSince: o.PoliciesSince, Witness: seen, Liveness: observer, Gone: nodes.Gone, Running: routes.queue()})
 	if err != nil {
 		return err
 	}
 	orphans, err := orphan.Setup(mgr, o.Clock, orphan.Options{MaxQueries: o.MaxQueries, Queries: wanted,
 		Backends: o.Backends, Evidence: o.Evidence, Settings: o.Settings, Rules: o.Rules, Shadow: o.Shadow, LastRetry: o.LastRetry,
 		SimulatedQueues: o.SimulatedQueues, PoliciesSince: o.PoliciesSince, Witness: seen, Liveness: observer, Machines: nodes,
-		Running: routes.start})
+		Running: routes.queue()})
 	if err != nil {
 		return err
 	}
 	protector, err := protect.Setup(mgr, seen, protect.Options{Backends: o.Backends, Rules: o.Rules, Shadow: o.Shadow, LastRetry: o.LastRetry,
-		SimulatedQueues: o.SimulatedQueues, Running: routes.start})
+		SimulatedQueues: o.SimulatedQueues, Running: routes.queue()})
 	if err != nil {
 		return err
 	}
-	routes.pods, routes.late, routes.orphans = pods.Look, protector.Look, orphans.Look
+	routes.changed, routes.replayed, routes.late = looks{pods.Look, orphans.Look}, looks{pods.Replay, orphans.Replay}, protector.Look
 	for _, backend := range o.Backends {
 		backend.Subscribe(routes.route)
 	}
@@ -134,7 +134,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 		Pod: pods.Facts, Node: func(ctx context.Context, name string) release.Fact[release.Node] {
 			return liveness.Node(ctx, mgr.GetAPIReader(), name)
 		},
-		LookAt: routes.routeSandbox, Scheduled: orphans.Scheduled,
+		LookAt: routes.lookAt, Scheduled: orphans.Scheduled,
 	}); err != nil {
 		return err
 	}

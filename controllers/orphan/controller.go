@@ -128,6 +128,13 @@ func (r *Reconciler) Look(sandboxes ...string) {
 	}
 }
 
+// Replay queues sandboxes behind all others.
+func (r *Reconciler) Replay(sandboxes ...string) {
+	for _, id := range sandboxes {
+		r.reclaimer.feed.AddLast(sandboxID(id))
+	}
+}
+
 // Scheduled are the sandboxes without a record that will be reconciled again.
 func (r *Reconciler) Scheduled() []string { return r.looks.ids() }
 

@@ -93,6 +93,9 @@ func New(c client.Client, live client.Reader, recorder events.EventRecorder, clk
 // Look queues pods.
 func (r *Reconciler) Look(uids ...types.UID) { r.feed.Add(uids...) }
 
+// Replay queues pods behind all others.
+func (r *Reconciler) Replay(uids ...types.UID) { r.feed.AddLast(uids...) }
+
 // +kubebuilder:rbac:groups=holdfast.dev,resources=ipallocations,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups=holdfast.dev,resources=ipallocations/status,verbs=patch;update
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch

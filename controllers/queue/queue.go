@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
@@ -41,10 +42,21 @@ func (f *Feed[request]) AddAfter(wait time.Duration, about ...request) {
 	}
 }
 
+// AddLast has the controller look at something after all else: a part of the replay of a start.
+func (f *Feed[request]) AddLast(about ...request) {
+	if q := f.queue.Load(); q != nil {
+		add(*q, handler.LowPriority, about)
+	}
+}
+
 // AddFirst adds what comes before the replay of a start. Every object is in that, with a low priority, and most of them wait for something.
 func AddFirst[request comparable](q workqueue.TypedRateLimitingInterface[request], about ...request) {
-	if first, ok := q.(priorityqueue.PriorityQueue[request]); ok {
-		first.AddWithOpts(priorityqueue.AddOpts{Priority: new(0)}, about...)
+	add(q, 0, about)
+}
+
+func add[request comparable](q workqueue.TypedRateLimitingInterface[request], priority int, about []request) {
+	if prioritized, ok := q.(priorityqueue.PriorityQueue[request]); ok {
+		prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, about...)
 		return
 	}
 	for _, one := range about {
