@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
@@ -26,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/webhooks"
@@ -153,8 +155,22 @@ func (w *world) expectProtected(t *testing.T, s *shape) {
 		Operation: admissionv1.Create, Namespace: namespace, Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"},
 		Object: runtime.RawExtension{Raw: raw},
 	}})
-	if !response.Allowed || len(response.Patches) == 0 {
-		t.Errorf("the webhook does not protect the pod: %+v", response)
+	if !response.Allowed {
+		t.Fatalf("the webhook refuses the pod: %v", response.Result)
+	}
+	patch, err := jsonpatch.DecodePatch(response.Patch)
+	if err != nil {
+		t.Fatalf("decoding the patch %q: %v", response.Patch, err)
+	}
+	if raw, err = patch.Apply(raw); err != nil {
+		t.Fatalf("applying the patch %s: %v", response.Patch, err)
+	}
+	protected := new(corev1.Pod)
+	if err := json.Unmarshal(raw, protected); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(protected.Finalizers, v1alpha1.Finalizer) {
+		t.Errorf("the webhook leaves the pod with the finalizers %q", protected.Finalizers)
 	}
 }
 
