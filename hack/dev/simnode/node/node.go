@@ -138,7 +138,7 @@ func status(old corev1.NodeStatus, o Options, now metav1.Time) corev1.NodeStatus
 	result := *old.DeepCopy()
 	resources := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("64Gi"),
-		corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"), corev1.ResourcePods: resource.MustParse("500"),
+		corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"), corev1.ResourcePods: resource.MustParse("250"),
 	}
 	result.Capacity, result.Allocatable = resources, resources
 	result.Addresses = []corev1.NodeAddress{
