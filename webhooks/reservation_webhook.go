@@ -52,10 +52,10 @@ func (v *ReservationReleaseValidator) judge(ctx context.Context, req *admission.
 	if write.Writer.Manager {
 		return []finding{{Judgment: releaseguard.JudgeReservation(write)}}
 	}
-	var pod release.Fact[corev1.Pod]
+	pod := v.podOf(ctx, write.PodRef)
 	sideBySide(
-		func() { write.Holders = v.holders(ctx, before) },
-		func() { pod = v.readPod(ctx, req, write) },
+		func() { write.Holders = v.holders(ctx, before, getsNoSandbox(pod)) },
+		func() { v.readWriter(ctx, req, write, pod) },
 	)
 	found := finding{Judgment: releaseguard.JudgeReservation(write)}
 	if found.isRefusal() && pod.IsKnown() {
@@ -64,16 +64,23 @@ func (v *ReservationReleaseValidator) judge(ctx context.Context, req *admission.
 	return []finding{found}
 }
 
-// readPod reads the pod of a reservation and, if its network-status may show the address, who writes and the pod's Node.
-func (v *ReservationReleaseValidator) readPod(ctx context.Context, req *admission.Request, write *releaseguard.ReservationWrite) release.Fact[corev1.Pod] {
-	pod := v.podOf(ctx, write.PodRef)
+// readWriter fills in the pod of a reservation and, if its network-status may show the address, who writes and the pod's Node.
+func (v *ReservationReleaseValidator) readWriter(ctx context.Context, req *admission.Request, write *releaseguard.ReservationWrite, pod release.Fact[corev1.Pod]) {
 	write.Pod = v.podFact(ctx, pod)
 	if write.Shows = pod.IsKnown() && v.shows(new(pod.Get()), write.Name); write.Shows {
 		write.Writer = v.writer(ctx, &req.UserInfo)
 		write.ReconcilerShared = v.reconcilerShared(write.Writer)
 		write.Node = v.node(ctx, pod.Get().Spec.NodeName)
 	}
-	return pod
+}
+
+// getsNoSandbox reports whether a pod, read live, is being deleted or has ended: its kubelet calls CNI ADD for it no more.
+func getsNoSandbox(pod release.Fact[corev1.Pod]) bool {
+	if !pod.IsKnown() {
+		return false
+	}
+	p := pod.Get()
+	return p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
 // shows reports whether a pod's network-status shows an address that the reservation may stand for. One that cannot be read may, and
@@ -99,8 +106,8 @@ func (v *ReservationReleaseValidator) podOf(ctx context.Context, podRef string) 
 	return readLive[corev1.Pod](ctx, v.reader, client.ObjectKey(*ref))
 }
 
-func (v *ReservationReleaseValidator) holders(ctx context.Context, r ipam.Reservation) release.Fact[[]string] {
-	keys, err := v.options.Backend.ReservationHolders(ctx, r)
+func (v *ReservationReleaseValidator) holders(ctx context.Context, r ipam.Reservation, podEnds bool) release.Fact[[]string] {
+	keys, err := v.options.Backend.ReservationHolders(ctx, r, podEnds)
 	if err != nil {
 		return release.Unknown[[]string](err.Error())
 	}
