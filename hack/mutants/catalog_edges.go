@@ -92,26 +92,6 @@ var edgeMutants = []mutant{
 		new:  `case r.Token.NodeUID == "":`, by: inHandshake,
 	},
 	{
-		rule: "whereabouts: a cache names the pools around a reservation only while its watch has just shown one (0300)",
-		file: "internal/ipam/whereabouts/around.go",
-		old:  ` && !cached.came.Before(since)`,
-		new:  "", by: inWhereabouts,
-	},
-	{
-		rule: "whereabouts: a watch that is behind does not name the pools around a reservation (0300)",
-		file: "internal/ipam/whereabouts/around.go",
-		old:  ` && cached.version == pool.ResourceVersion`,
-		new:  "", by: inWhereabouts,
-	},
-	{
-		rule: "webhooks: the pools around a reservation are listed while its pod may get a sandbox (0300)",
-		file: "webhooks/reservation_webhook.go",
-		old: `if !pod.IsKnown() {
-		return false`,
-		new: `if !pod.IsKnown() {
-		return true`, by: []string{"./webhooks"},
-	},
-	{
 		rule: "compare-and-release: a removal tests the sandbox ID",
 		file: "internal/ipam/whereabouts/patch.go",
 		old: `		{"test", i.path() + "/id", i.SandboxID},

@@ -5,6 +5,26 @@ package main
 // queryMutants break the queries to all nodes and the responses to them, and what stands for a list.
 var queryMutants = []mutant{
 	{
+		rule: "whereabouts: a cache names the pools around a reservation only while its watch has just shown one (0300)",
+		file: "internal/ipam/whereabouts/around.go",
+		old:  ` && !cached.came.Before(since)`,
+		new:  "", by: inWhereabouts,
+	},
+	{
+		rule: "whereabouts: a watch that is behind does not name the pools around a reservation (0300)",
+		file: "internal/ipam/whereabouts/around.go",
+		old:  ` && cached.version == pool.ResourceVersion`,
+		new:  "", by: inWhereabouts,
+	},
+	{
+		rule: "webhooks: the pools around a reservation are listed while its pod may get a sandbox (0300)",
+		file: "webhooks/reservation_webhook.go",
+		old: `if !pod.IsKnown() {
+		return false`,
+		new: `if !pod.IsKnown() {
+		return true`, by: []string{"./webhooks"},
+	},
+	{
 		rule: "handshake: a node acknowledges no generation before the query in it has an outcome (0281)",
 		file: "internal/handshake/respond.go",
 		old:  `case f.Kind != NoClaim && f.Epoch > done:`,
