@@ -56,6 +56,7 @@ type Options struct {
 	MaxQueries      int
 	Rules           protection.Rules
 	Shadow          *shadow.Reporter
+	Concurrency     int
 	LastRetry       time.Duration
 	SimulatedQueues bool
 	PoliciesSince   func(context.Context) (time.Time, error)
@@ -95,7 +96,7 @@ func New(c client.Client, live client.Reader, recorder events.EventRecorder, clk
 func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) (*Reconciler, error) {
 	r := New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("holdfast"), clk, o)
 	c, err := controller.NewTyped("orphan", mgr, controller.TypedOptions[sandboxID]{
-		Reconciler: shadow.WithoutRetry[sandboxID](r), RateLimiter: backoff.RateLimiter[sandboxID](o.LastRetry),
+		Reconciler: shadow.WithoutRetry[sandboxID](r), MaxConcurrentReconciles: o.Concurrency, RateLimiter: backoff.RateLimiter[sandboxID](o.LastRetry),
 		NewQueue: backoff.NewQueue[sandboxID](o.SimulatedQueues), LogConstructor: queue.LogOf[sandboxID](mgr, "orphan", "orphan"),
 	})
 	if err != nil {
