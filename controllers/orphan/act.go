@@ -88,12 +88,12 @@ func (r *Reconciler) yield(ctx context.Context, v *view) error {
 }
 
 // queryAll has every node queried; in mode Shadow the query is only reported.
-func (r *Reconciler) queryAll(ctx context.Context, v *view, d orphan.Decision) error {
+func (r *Reconciler) queryAll(ctx context.Context, v *view) error {
 	if err := r.options.Shadow.Withhold(ctx, shadow.Query, "about the sandbox of record "+v.record.Name, "every node would be queried"); err != nil {
 		return err
 	}
 	r.reclaimer.want(v.id)
-	return r.explainStep(ctx, v, d)
+	return nil
 }
 
 // address writes the node that has claimed the sandbox into the record. From then on only that node is queried; if it has no Node object, the

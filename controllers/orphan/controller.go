@@ -254,7 +254,10 @@ func (r *Reconciler) carryOut(ctx context.Context, v *view, d orphan.Decision) (
 	case orphan.Adopt:
 		return r.adopt(ctx, v, d)
 	case orphan.QueryAll:
-		return reconcile.Result{}, r.queryAll(ctx, v, d)
+		if err := r.queryAll(ctx, v); err != nil {
+			return reconcile.Result{}, err
+		}
+		return r.hold(ctx, v, d)
 	case orphan.Address:
 		return reconcile.Result{}, r.address(ctx, v, d)
 	case orphan.Attribute:
