@@ -228,9 +228,13 @@ func (r *Reconciler) release(ctx context.Context, views []*view, decisions []orp
 	}
 	for i, v := range views {
 		if ips := released[v.recordName()]; len(ips) > 0 && v.record != nil {
-			r.event(v.record, corev1.EventTypeNormal, decisions[i], "released "+strings.Join(ips, ", ")+": "+decisions[i].Message)
+			r.postponed.add(v.id, func() {
+				r.event(v.record, corev1.EventTypeNormal, decisions[i], "released "+strings.Join(ips, ", ")+": "+decisions[i].Message)
+			})
 		}
-		if !left.Has(v.recordName()) { // a failed release would be decided again at once
+		if left.Has(v.recordName()) { // a failed release would be decided again at once
+			r.postponed.emit(v.id)
+		} else {
 			r.reclaimer.feed.Add(v.id)
 		}
 	}

@@ -80,6 +80,7 @@ type Reconciler struct {
 
 	known     *orphanSet
 	heirs     heirs
+	postponed postponedEvents
 	looks     *scheduledLooks
 	reclaimer *reclaimer
 }
@@ -208,6 +209,7 @@ const poolsCatchUp = time.Second
 
 // Reconcile observes one sandbox without an owner and acts on the decision of internal/orphan.
 func (r *Reconciler) Reconcile(ctx context.Context, id sandboxID) (reconcile.Result, error) {
+	r.postponed.emit(id)
 	result, err := r.look(ctx, id)
 	r.looks.note(id, result, err, r.clock.Now())
 	return result, err

@@ -102,6 +102,31 @@ func (r *Reconciler) event(record *v1alpha1.IPAllocation, kind string, d orphan.
 	r.recorder.Eventf(record, nil, kind, string(d.Reason), string(d.Action), "%s", note)
 }
 
+// postponedEvents are events that the next pass of their orphan emits: those of a thousand releases at one instant would be refused for the most part,
+// and so would be what the manager writes beside them.
+type postponedEvents struct {
+	mu     sync.Mutex
+	events map[sandboxID][]func()
+}
+
+func (p *postponedEvents) add(id sandboxID, event func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.events == nil {
+		p.events = map[sandboxID][]func(){}
+	}
+	p.events[id] = append(p.events[id], event)
+}
+
+func (p *postponedEvents) emit(id sandboxID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, event := range p.events[id] {
+		event()
+	}
+	delete(p.events, id)
+}
+
 const takenOverMessage = "the pool has an address of this sandbox, whose owner is unknown, for another sandbox by now: neither is released " +
 	"until this sandbox is proven gone; once you know that it is, annotate this record holdfast.dev/break-glass=REASON and delete it"
 

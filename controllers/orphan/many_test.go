@@ -97,6 +97,9 @@ func TestLeaksAreReclaimedTogether(t *testing.T) {
 	s.acknowledges(node, 0)
 	s.step(ids...) // reads the responses
 	s.step(ids...) // removes the entries
+	if burst := s.events(); len(burst) > 0 {
+		t.Errorf("%d events at the instant of the release", len(burst))
+	}
 	s.step(ids...) // deletes the records
 	if pool.releases != 1 || len(s.Pool.Released) != n || len(s.Addresses()) != 0 {
 		t.Errorf("%d entries are removed in %d writes of the pool, expected %d in one; records %v are left", len(s.Pool.Released), pool.releases, n, s.Addresses())
