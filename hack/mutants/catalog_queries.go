@@ -177,6 +177,13 @@ var queryMutants = []mutant{
 		new:  `return`, by: inOrphans,
 	},
 	{
+		rule: "orphans: the next pass emits the event of a release (0298)",
+		file: "controllers/orphan/controller.go",
+		old: `	r.postponed.emit(id)
+`,
+		new: ``, by: inOrphans,
+	},
+	{
 		rule: "orphans: a conflict is explained at once (0298)",
 		file: "controllers/orphan/explain.go",
 		old:  ` || v.state(d) == v1alpha1.StateConflict`,
