@@ -191,6 +191,37 @@ var queryMutants = []mutant{
 		new:  `if !isKept { // orphans that`, by: inOrphans,
 	},
 	{
+		rule: "orphans: what is found or responded one by one is collected (0298)",
+		file: "controllers/orphan/reclaimer.go",
+		old:  `quiet.Reset(reclaimerQuiet)`,
+		new:  `return`, by: inOrphans,
+	},
+	{
+		rule: "orphans: the next pass emits the event of a release (0298)",
+		file: "controllers/orphan/controller.go",
+		old: `	r.postponed.emit(id)
+`,
+		new: ``, by: inOrphans,
+	},
+	{
+		rule: "orphans: a conflict is explained at once (0298)",
+		file: "controllers/orphan/explain.go",
+		old:  ` || v.state(d) == v1alpha1.StateConflict`,
+		new:  ``, by: inOrphans,
+	},
+	{
+		rule: "orphans: a usual wait is explained once it is unusual (0298)",
+		file: "controllers/orphan/explain.go",
+		old:  `reclaimerGather).Sub(r.clock.Now())`,
+		new:  `reclaimerGather).Sub(since)`, by: inOrphans,
+	},
+	{
+		rule: "orphans: a usual wait is not explained before (0298)",
+		file: "controllers/orphan/explain.go",
+		old:  `if !d.IsUsual() || r`,
+		new:  `if d.IsUsual() || r`, by: inOrphans,
+	},
+	{
 		rule: "orphans: a pod that was there before a tombstone was read may have inherited the entry (0289)",
 		file: "controllers/orphan/use.go",
 		old:  `return uid == first`,
