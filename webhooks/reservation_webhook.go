@@ -53,8 +53,9 @@ func (v *ReservationReleaseValidator) judge(ctx context.Context, req *admission.
 		return []finding{{Judgment: releaseguard.JudgeReservation(write)}}
 	}
 	pod := v.podOf(ctx, write.PodRef)
+	write.Pod = v.podFact(ctx, pod)
 	sideBySide(
-		func() { write.Holders = v.holders(ctx, before, getsNoSandbox(pod)) },
+		func() { write.Holders = v.holders(ctx, before, getsNoSandbox(write.Pod)) },
 		func() { v.readWriter(ctx, req, write, pod) },
 	)
 	found := finding{Judgment: releaseguard.JudgeReservation(write)}
@@ -64,9 +65,8 @@ func (v *ReservationReleaseValidator) judge(ctx context.Context, req *admission.
 	return []finding{found}
 }
 
-// readWriter fills in the pod of a reservation and, if its network-status may show the address, who writes and the pod's Node.
+// readWriter fills in who writes and the pod's Node, if the pod's network-status may show the address.
 func (v *ReservationReleaseValidator) readWriter(ctx context.Context, req *admission.Request, write *releaseguard.ReservationWrite, pod release.Fact[corev1.Pod]) {
-	write.Pod = v.podFact(ctx, pod)
 	if write.Shows = pod.IsKnown() && v.shows(new(pod.Get()), write.Name); write.Shows {
 		write.Writer = v.writer(ctx, &req.UserInfo)
 		write.ReconcilerShared = v.reconcilerShared(write.Writer)
@@ -74,13 +74,10 @@ func (v *ReservationReleaseValidator) readWriter(ctx context.Context, req *admis
 	}
 }
 
-// getsNoSandbox reports whether a pod, read live, is being deleted or has ended: its kubelet calls CNI ADD for it no more.
-func getsNoSandbox(pod release.Fact[corev1.Pod]) bool {
-	if !pod.IsKnown() {
-		return false
-	}
-	p := pod.Get()
-	return p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+// getsNoSandbox reports whether a pod, read live, is being deleted and has our finalizer: its kubelet calls CNI ADD for it no more, and its name is
+// taken until it is gone. A phase would not do, which others may write; and a mirror pod, which has no finalizer, comes again.
+func getsNoSandbox(pod release.Fact[releaseguard.Pod]) bool {
+	return pod.IsKnown() && pod.Get().Deleting && pod.Get().Held
 }
 
 // shows reports whether a pod's network-status shows an address that the reservation may stand for. One that cannot be read may, and

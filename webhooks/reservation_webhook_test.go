@@ -113,17 +113,21 @@ func TestReservations(t *testing.T) {
 func TestAReservationsPoolsAreListedWhileItsPodMayGetASandbox(t *testing.T) {
 	deleting := showing("10.10.0.1")
 	deleting.DeletionTimestamp, deleting.Finalizers = new(metav1.Now()), []string{v1alpha1.Finalizer}
+	live := showing("10.10.0.1")
+	live.Finalizers = []string{v1alpha1.Finalizer}
+	unprotected := deleting.DeepCopy()
+	unprotected.Finalizers = []string{"example.com/other"}
 	for name, tc := range map[string]struct {
 		objects []client.Object
 		fail    map[reflect.Type]error
 		want    bool
 	}{
 		"no pod":        {},
-		"a live pod":    {objects: []client.Object{showing("10.10.0.1")}},
+		"a live pod":    {objects: []client.Object{live}},
 		"unreadable":    {objects: []client.Object{deleting}, fail: map[reflect.Type]error{reflect.TypeFor[*corev1.Pod](): errors.New("timeout")}},
 		"being deleted": {objects: []client.Object{deleting}, want: true},
-		"failed":        {objects: []client.Object{withoutStatus("node-a", corev1.PodFailed)}, want: true},
-		"succeeded":     {objects: []client.Object{withoutStatus("node-a", corev1.PodSucceeded)}, want: true},
+		"unprotected":   {objects: []client.Object{unprotected}},
+		"failed":        {objects: []client.Object{withoutStatus("node-a", corev1.PodFailed)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &cluster{objects: tc.objects, fail: tc.fail}

@@ -7,22 +7,26 @@ var queryMutants = []mutant{
 	{
 		rule: "whereabouts: a cache names the pools around a reservation only while its watch has just shown one (0300)",
 		file: "internal/ipam/whereabouts/around.go",
-		old:  ` && !cached.came.Before(since)`,
+		old:  ` && !pool.came.Before(since)`,
 		new:  "", by: inWhereabouts,
 	},
 	{
-		rule: "whereabouts: a watch that is behind does not name the pools around a reservation (0300)",
+		rule: "whereabouts: the look-up that names the pools around a reservation has to be as new as the live read (0300)",
 		file: "internal/ipam/whereabouts/around.go",
-		old:  ` && cached.version == pool.ResourceVersion`,
+		old:  ` && around[i].ResourceVersion == live.ResourceVersion`,
+		new:  "", by: inWhereabouts,
+	},
+	{
+		rule: "whereabouts: a reservation with no address in its name has all pools listed (0300)",
+		file: "internal/ipam/whereabouts/around.go",
+		old:  `len(addresses) == 0 || `,
 		new:  "", by: inWhereabouts,
 	},
 	{
 		rule: "webhooks: the pools around a reservation are listed while its pod may get a sandbox (0300)",
 		file: "webhooks/reservation_webhook.go",
-		old: `if !pod.IsKnown() {
-		return false`,
-		new: `if !pod.IsKnown() {
-		return true`, by: []string{"./webhooks"},
+		old:  `return pod.IsKnown() && pod.Get().Deleting && pod.Get().Held`,
+		new:  `return pod.IsKnown() && pod.Get().Held`, by: []string{"./webhooks"},
 	},
 	{
 		rule: "handshake: a node acknowledges no generation before the query in it has an outcome (0281)",

@@ -25,21 +25,23 @@ const justNow = time.Second
 // and all its CNI calls wait: the API server brings its watch cache up to date ten times a second. So the cache names the pools, if it has just been
 // given one of them as it is live (docs/decisions/0300). Otherwise all pools are listed.
 func (b *Backend) poolsAround(ctx context.Context, r ipam.Reservation) ([]metav1.ObjectMeta, error) {
-	names, err := b.covering(ctx, keyOf(r.Name).Namespace, b.ReservationAddresses(r.Name))
+	around, err := b.covering(ctx, keyOf(r.Name).Namespace, b.ReservationAddresses(r.Name))
 	if err != nil {
 		return nil, err
 	}
 	var pools []metav1.ObjectMeta
-	isAlive := false
-	for _, name := range names {
-		live := metadataOnly("IPPool", name)
-		if err := b.reader.Get(ctx, name, live); isGone(err) {
+	isAlive, since := false, b.options.Clock.Now().Add(-justNow)
+	for i := range around {
+		key := client.ObjectKeyFromObject(&around[i])
+		live := metadataOnly("IPPool", key)
+		if err := b.reader.Get(ctx, key, live); isGone(err) {
 			continue
 		} else if err != nil {
-			return nil, fmt.Errorf("reading the version of IPPool %s: %w", name, err)
+			return nil, fmt.Errorf("reading the version of IPPool %s: %w", key, err)
 		}
 		pools = append(pools, live.ObjectMeta)
-		isAlive = isAlive || b.index.came(live, b.options.Clock.Now().Add(-justNow))
+		// The look-up itself has to have the version: what the watch showed after it says nothing of the pools that it named.
+		isAlive = isAlive || around[i].UID == live.UID && around[i].ResourceVersion == live.ResourceVersion && b.index.cameSince(poolName(key.Namespace, key.Name), since)
 	}
 	if !isAlive {
 		return b.listPools(ctx)
@@ -47,29 +49,26 @@ func (b *Backend) poolsAround(ctx context.Context, r ipam.Reservation) ([]metav1
 	return pools, nil
 }
 
-// covering are the cached pools of a namespace that can hold an address: also those of an unreadable range. None are named where a list after a lost watch
-// fills the cache one by one.
-func (b *Backend) covering(ctx context.Context, namespace string, addresses []netip.Addr) (names []client.ObjectKey, err error) {
-	if b.pools == nil || !b.HasSynced() || !clientfeatures.FeatureGates().Enabled(clientfeatures.AtomicFIFO) {
+// covering are the cached pools of a namespace that can hold an address: also those of an unreadable range. None are named where no address is known, or
+// where a list after a lost watch fills the cache one by one.
+func (b *Backend) covering(ctx context.Context, namespace string, addresses []netip.Addr) ([]wb.IPPool, error) {
+	if len(addresses) == 0 || b.pools == nil || !b.HasSynced() || !clientfeatures.FeatureGates().Enabled(clientfeatures.AtomicFIFO) {
 		return nil, nil
 	}
 	var cached wb.IPPoolList
 	if err := b.pools.List(ctx, &cached, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("looking the IPPools of namespace %s up: %w", namespace, err)
 	}
-	for i := range cached.Items {
-		network, err := parseRange(cached.Items[i].Spec.Range)
-		if err != nil || slices.ContainsFunc(addresses, network.Contains) {
-			names = append(names, client.ObjectKeyFromObject(&cached.Items[i]))
-		}
-	}
-	return names, nil
+	return slices.DeleteFunc(cached.Items, func(pool wb.IPPool) bool {
+		network, err := parseRange(pool.Spec.Range)
+		return err == nil && !slices.ContainsFunc(addresses, network.Contains)
+	}), nil
 }
 
-// came reports whether the watch has shown a pool in this version, and not before a time.
-func (x *index) came(pool *metav1.PartialObjectMetadata, since time.Time) bool {
+// cameSince reports whether the watch has shown a version of a pool since a time.
+func (x *index) cameSince(name string, since time.Time) bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	cached := x.pools[poolName(pool.Namespace, pool.Name)]
-	return cached != nil && cached.uid == pool.UID && cached.version == pool.ResourceVersion && !cached.came.Before(since)
+	pool := x.pools[name]
+	return pool != nil && !pool.came.Before(since)
 }
