@@ -48,7 +48,7 @@ type Options struct {
 	Repair bool
 	// Shadow has what would be done reported, and not done; nil does it. The backends have to be such that only report, too.
 	Shadow *shadow.Reporter
-	// Concurrency is how many pods are reconciled at once.
+	// Concurrency is how many pods, and how many orphans, are reconciled at once.
 	Concurrency int
 	// SweepInterval is how often all pods are paged for finalizers without a label.
 	SweepInterval time.Duration
@@ -107,7 +107,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 		return err
 	}
 	orphans, err := orphan.Setup(mgr, o.Clock, orphan.Options{MaxQueries: o.MaxQueries, Queries: wanted,
-		Backends: o.Backends, Evidence: o.Evidence, Settings: o.Settings, Rules: o.Rules, Shadow: o.Shadow, LastRetry: o.LastRetry,
+		Backends: o.Backends, Evidence: o.Evidence, Settings: o.Settings, Rules: o.Rules, Shadow: o.Shadow, Concurrency: o.Concurrency, LastRetry: o.LastRetry,
 		SimulatedQueues: o.SimulatedQueues, PoliciesSince: o.PoliciesSince, Witness: seen, Liveness: observer, Machines: nodes,
 		Running: routes.queue()})
 	if err != nil {

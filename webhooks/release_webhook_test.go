@@ -49,6 +49,8 @@ type cluster struct {
 	// holders and holdersErr are the backend's result for reservations.
 	holders    []ipam.Key
 	holdersErr error
+	// podEnds is what the backend was told last.
+	podEnds bool
 	// seen is what the replica's cache shows of the pools.
 	seen  []ipam.Entry
 	reads atomic.Int32
@@ -60,7 +62,8 @@ type reviewed struct {
 	cluster *cluster
 }
 
-func (r reviewed) ReservationHolders(context.Context, ipam.Reservation) ([]ipam.Key, error) {
+func (r reviewed) ReservationHolders(_ context.Context, _ ipam.Reservation, podEnds bool) ([]ipam.Key, error) {
+	r.cluster.podEnds = podEnds
 	return r.cluster.holders, r.cluster.holdersErr
 }
 

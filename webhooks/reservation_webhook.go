@@ -52,10 +52,11 @@ func (v *ReservationReleaseValidator) judge(ctx context.Context, req *admission.
 	if write.Writer.Manager {
 		return []finding{{Judgment: releaseguard.JudgeReservation(write)}}
 	}
-	var pod release.Fact[corev1.Pod]
+	pod := v.podOf(ctx, write.PodRef)
+	write.Pod = v.podFact(ctx, pod)
 	sideBySide(
-		func() { write.Holders = v.holders(ctx, before) },
-		func() { pod = v.readPod(ctx, req, write) },
+		func() { write.Holders = v.holders(ctx, before, getsNoSandbox(write.Pod)) },
+		func() { v.readWriter(ctx, req, write, pod) },
 	)
 	found := finding{Judgment: releaseguard.JudgeReservation(write)}
 	if found.isRefusal() && pod.IsKnown() {
@@ -64,16 +65,19 @@ func (v *ReservationReleaseValidator) judge(ctx context.Context, req *admission.
 	return []finding{found}
 }
 
-// readPod reads the pod of a reservation and, if its network-status may show the address, who writes and the pod's Node.
-func (v *ReservationReleaseValidator) readPod(ctx context.Context, req *admission.Request, write *releaseguard.ReservationWrite) release.Fact[corev1.Pod] {
-	pod := v.podOf(ctx, write.PodRef)
-	write.Pod = v.podFact(ctx, pod)
+// readWriter fills in who writes and the pod's Node, if the pod's network-status may show the address.
+func (v *ReservationReleaseValidator) readWriter(ctx context.Context, req *admission.Request, write *releaseguard.ReservationWrite, pod release.Fact[corev1.Pod]) {
 	if write.Shows = pod.IsKnown() && v.shows(new(pod.Get()), write.Name); write.Shows {
 		write.Writer = v.writer(ctx, &req.UserInfo)
 		write.ReconcilerShared = v.reconcilerShared(write.Writer)
 		write.Node = v.node(ctx, pod.Get().Spec.NodeName)
 	}
-	return pod
+}
+
+// getsNoSandbox reports whether a pod, read live, is being deleted and has our finalizer: its kubelet calls CNI ADD for it no more, and its name is
+// taken until it is gone. A phase would not do, which others may write; and a mirror pod, which has no finalizer, comes again.
+func getsNoSandbox(pod release.Fact[releaseguard.Pod]) bool {
+	return pod.IsKnown() && pod.Get().Deleting && pod.Get().Held
 }
 
 // shows reports whether a pod's network-status shows an address that the reservation may stand for. One that cannot be read may, and
@@ -99,8 +103,8 @@ func (v *ReservationReleaseValidator) podOf(ctx context.Context, podRef string) 
 	return readLive[corev1.Pod](ctx, v.reader, client.ObjectKey(*ref))
 }
 
-func (v *ReservationReleaseValidator) holders(ctx context.Context, r ipam.Reservation) release.Fact[[]string] {
-	keys, err := v.options.Backend.ReservationHolders(ctx, r)
+func (v *ReservationReleaseValidator) holders(ctx context.Context, r ipam.Reservation, podEnds bool) release.Fact[[]string] {
+	keys, err := v.options.Backend.ReservationHolders(ctx, r, podEnds)
 	if err != nil {
 		return release.Unknown[[]string](err.Error())
 	}

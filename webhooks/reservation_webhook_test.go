@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 )
@@ -105,6 +106,37 @@ func TestReservations(t *testing.T) {
 				return
 			}
 			checkRefused(t, response)
+		})
+	}
+}
+
+func TestAReservationsPoolsAreListedWhileItsPodMayGetASandbox(t *testing.T) {
+	deleting := showing("10.10.0.1")
+	deleting.DeletionTimestamp, deleting.Finalizers = new(metav1.Now()), []string{v1alpha1.Finalizer}
+	live := showing("10.10.0.1")
+	live.Finalizers = []string{v1alpha1.Finalizer}
+	unprotected := deleting.DeepCopy()
+	unprotected.Finalizers = []string{"example.com/other"}
+	for name, tc := range map[string]struct {
+		objects []client.Object
+		fail    map[reflect.Type]error
+		want    bool
+	}{
+		"no pod":        {},
+		"a live pod":    {objects: []client.Object{live}},
+		"unreadable":    {objects: []client.Object{deleting}, fail: map[reflect.Type]error{reflect.TypeFor[*corev1.Pod](): errors.New("timeout")}},
+		"being deleted": {objects: []client.Object{deleting}, want: true},
+		"unprotected":   {objects: []client.Object{unprotected}},
+		"failed":        {objects: []client.Object{withoutStatus("node-a", corev1.PodFailed)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &cluster{objects: tc.objects, fail: tc.fail}
+			guard, _ := c.guard(t, ReleaseModeDeny)
+			(&ReservationReleaseValidator{guard}).Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Delete,
+				OldObject: runtime.RawExtension{Raw: []byte(`{"metadata":{"namespace":"kube-system","name":"10.10.0.1"},"spec":{"podref":"default/web-0"}}`)}}})
+			if c.podEnds != tc.want {
+				t.Errorf("the backend was told that the pod ends: %t", c.podEnds)
+			}
 		})
 	}
 }

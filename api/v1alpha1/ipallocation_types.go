@@ -3,6 +3,9 @@
 package v1alpha1
 
 import (
+	"cmp"
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -240,7 +243,8 @@ type AddressRecord struct {
 
 // IPAllocationStatus is what the manager concludes.
 type IPAllocationStatus struct {
-	// State is the record's state in one word. The API server fills in InUse: the ordinary life of a pod writes no status.
+	// State is the record's state in one word. The API server fills in InUse: neither the ordinary life of a pod nor the ordinary wait of an orphan writes
+	// a status.
 	// +optional
 	// +kubebuilder:default=InUse
 	State AllocationState `json:"state,omitempty"`
@@ -263,7 +267,7 @@ type AllocationState string
 
 // The states of a record.
 const (
-	// StateInUse: the pod uses its addresses.
+	// StateInUse: the pod uses its addresses. The API server gives it to an orphan too, until the wait of that is explained: see RecordState.
 	StateInUse AllocationState = "InUse"
 	// StateHeld: the pod is terminating or ended and its addresses are held; see the Released condition.
 	StateHeld AllocationState = "Held"
@@ -277,6 +281,14 @@ const (
 
 // IsInUse reports whether the pod uses its addresses, as far as is known.
 func (s AllocationState) IsInUse() bool { return s == "" || s == StateInUse }
+
+// RecordState is the state of a record. One of an orphan has none of its own while it waits as every orphan does.
+func (r *IPAllocation) RecordState() AllocationState {
+	if r.Status.State.IsInUse() && strings.HasPrefix(r.Name, OrphanPrefix) {
+		return StateOrphaned
+	}
+	return cmp.Or(r.Status.State, StateInUse)
+}
 
 // ReleasedCondition is the type of the record's condition that explains what a release waits for.
 const ReleasedCondition = "Released"

@@ -88,12 +88,12 @@ func (r *Reconciler) yield(ctx context.Context, v *view) error {
 }
 
 // queryAll has every node queried; in mode Shadow the query is only reported.
-func (r *Reconciler) queryAll(ctx context.Context, v *view, d orphan.Decision) error {
+func (r *Reconciler) queryAll(ctx context.Context, v *view) error {
 	if err := r.options.Shadow.Withhold(ctx, shadow.Query, "about the sandbox of record "+v.record.Name, "every node would be queried"); err != nil {
 		return err
 	}
 	r.reclaimer.want(v.id)
-	return r.explainStep(ctx, v, d)
+	return nil
 }
 
 // address writes the node that has claimed the sandbox into the record. From then on only that node is queried; if it has no Node object, the
@@ -228,9 +228,13 @@ func (r *Reconciler) release(ctx context.Context, views []*view, decisions []orp
 	}
 	for i, v := range views {
 		if ips := released[v.recordName()]; len(ips) > 0 && v.record != nil {
-			r.event(v.record, corev1.EventTypeNormal, decisions[i], "released "+strings.Join(ips, ", ")+": "+decisions[i].Message)
+			r.postponed.add(v.id, func() {
+				r.event(v.record, corev1.EventTypeNormal, decisions[i], "released "+strings.Join(ips, ", ")+": "+decisions[i].Message)
+			})
 		}
-		if !left.Has(v.recordName()) { // a failed release would be decided again at once
+		if left.Has(v.recordName()) { // a failed release would be decided again at once
+			r.postponed.emit(v.id)
+		} else {
 			r.reclaimer.feed.Add(v.id)
 		}
 	}

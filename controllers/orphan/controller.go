@@ -56,6 +56,7 @@ type Options struct {
 	MaxQueries      int
 	Rules           protection.Rules
 	Shadow          *shadow.Reporter
+	Concurrency     int
 	LastRetry       time.Duration
 	SimulatedQueues bool
 	PoliciesSince   func(context.Context) (time.Time, error)
@@ -79,6 +80,7 @@ type Reconciler struct {
 
 	known     *orphanSet
 	heirs     heirs
+	postponed postponedEvents
 	looks     *scheduledLooks
 	reclaimer *reclaimer
 }
@@ -95,7 +97,7 @@ func New(c client.Client, live client.Reader, recorder events.EventRecorder, clk
 func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) (*Reconciler, error) {
 	r := New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("holdfast"), clk, o)
 	c, err := controller.NewTyped("orphan", mgr, controller.TypedOptions[sandboxID]{
-		Reconciler: shadow.WithoutRetry[sandboxID](r), RateLimiter: backoff.RateLimiter[sandboxID](o.LastRetry),
+		Reconciler: shadow.WithoutRetry[sandboxID](r), MaxConcurrentReconciles: o.Concurrency, RateLimiter: backoff.RateLimiter[sandboxID](o.LastRetry),
 		NewQueue: backoff.NewQueue[sandboxID](o.SimulatedQueues), LogConstructor: queue.LogOf[sandboxID](mgr, "orphan", "orphan"),
 	})
 	if err != nil {
@@ -211,6 +213,7 @@ const poolsCatchUp = time.Second
 
 // Reconcile observes one sandbox without an owner and acts on the decision of internal/orphan.
 func (r *Reconciler) Reconcile(ctx context.Context, id sandboxID) (reconcile.Result, error) {
+	r.postponed.emit(id)
 	result, err := r.look(ctx, id)
 	r.looks.note(id, result, err, r.clock.Now())
 	return result, err
@@ -257,7 +260,10 @@ func (r *Reconciler) carryOut(ctx context.Context, v *view, d orphan.Decision) (
 	case orphan.Adopt:
 		return r.adopt(ctx, v, d)
 	case orphan.QueryAll:
-		return reconcile.Result{}, r.queryAll(ctx, v, d)
+		if err := r.queryAll(ctx, v); err != nil {
+			return reconcile.Result{}, err
+		}
+		return r.hold(ctx, v, d)
 	case orphan.Address:
 		return reconcile.Result{}, r.address(ctx, v, d)
 	case orphan.Attribute:

@@ -143,7 +143,7 @@ func TestAShadowQueriesNoNodeAboutAnOrphan(t *testing.T) {
 	node := release.Known(release.Node{Machine: release.Machine{NodeUID: "node-1", BootID: "boot"}})
 	v := &view{id: "x", record: &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.OrphanPrefix + "x"}},
 		facts: orphan.Facts{Addressed: &release.Observation{Node: node}}, claimed: &facts.Read{}}
-	for name, query := range map[string]func(context.Context, *view, orphan.Decision) error{"all nodes": r.queryAll, "one node": r.confirm} {
+	for name, query := range map[string]func(context.Context, *view, orphan.Decision) error{"all nodes": func(ctx context.Context, v *view, _ orphan.Decision) error { return r.queryAll(ctx, v) }, "one node": r.confirm} {
 		if err := query(t.Context(), v, orphan.Decision{}); !errors.Is(err, shadow.ErrWithheld) {
 			t.Errorf("%s: got %v, expected %v", name, err, shadow.ErrWithheld)
 		}

@@ -19,8 +19,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ownership"
 )
 
-// explain reports why the addresses are held, by gauge, event and condition with one reason. A message that changes alone, as with each node
-// that acknowledges, is written at most every messageInterval; later is the remaining wait.
+// explain reports why the addresses are held: at once by gauge, and by event and condition with one reason. A first explanation of a wait that every
+// orphan has waits until that is unusual. A message that changes alone, as with each node that acknowledges, is written at most every
+// messageInterval. later is the remaining wait.
 func (r *Reconciler) explain(ctx context.Context, v *view, d orphan.Decision) (later time.Duration, err error) {
 	r.known.set(v.id, d.Reason, v.reported())
 	state, message := v.state(d), d.Message
@@ -28,6 +29,9 @@ func (r *Reconciler) explain(ctx context.Context, v *view, d orphan.Decision) (l
 		message = takenOverMessage + ": " + message
 	}
 	last := meta.FindStatusCondition(v.record.Status.Conditions, v1alpha1.ReleasedCondition)
+	if later = r.unusualIn(v, d); last == nil && later > 0 {
+		return later, nil
+	}
 	isNew := last == nil || last.Reason != string(d.Reason) || v.record.Status.State != state
 	if !isNew && last.Message == message {
 		return 0, nil
@@ -49,6 +53,20 @@ func (r *Reconciler) explain(ctx context.Context, v *view, d orphan.Decision) (l
 		r.event(updated, corev1.EventTypeWarning, d, message)
 	}
 	return 0, nil
+}
+
+// unusualIn is the time until a wait is longer than that of an orphan that is reclaimed without anyone's help; zero or less means that it is unusual
+// already. An agent that never saw a sandbox responds sandboxCreationMax after the query, and what it responds is collected. In mode Shadow nothing is
+// reclaimed.
+func (r *Reconciler) unusualIn(v *view, d orphan.Decision) time.Duration {
+	if !d.IsUsual() || r.options.Shadow != nil || v.state(d) == v1alpha1.StateConflict {
+		return 0
+	}
+	since, settings := v.record.CreationTimestamp.Time, r.options.Settings
+	if v.facts.Query.Since.After(since) {
+		since = v.facts.Query.Since
+	}
+	return since.Add(max(settings.NodeGoneDelay, settings.ReleaseDelay) + settings.SandboxCreationMax + reclaimerGather).Sub(r.clock.Now())
 }
 
 // explainStep is explain after a step whose own events lead to the next pass.
@@ -82,6 +100,31 @@ func (r *Reconciler) event(record *v1alpha1.IPAllocation, kind string, d orphan.
 		note = note[:limit]
 	}
 	r.recorder.Eventf(record, nil, kind, string(d.Reason), string(d.Action), "%s", note)
+}
+
+// postponedEvents are events that the next pass of their orphan emits: those of a thousand releases at one instant would be refused for the most part,
+// and so would be what the manager writes beside them.
+type postponedEvents struct {
+	mu     sync.Mutex
+	events map[sandboxID][]func()
+}
+
+func (p *postponedEvents) add(id sandboxID, event func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.events == nil {
+		p.events = map[sandboxID][]func(){}
+	}
+	p.events[id] = append(p.events[id], event)
+}
+
+func (p *postponedEvents) emit(id sandboxID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, event := range p.events[id] {
+		event()
+	}
+	delete(p.events, id)
 }
 
 const takenOverMessage = "the pool has an address of this sandbox, whose owner is unknown, for another sandbox by now: neither is released " +

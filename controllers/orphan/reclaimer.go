@@ -24,8 +24,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
-// reclaimerGather is how long wakes are collected, because agents respond one by one.
-const reclaimerGather = 250 * time.Millisecond
+// Wakes are collected until there was none for reclaimerQuiet, for reclaimerGather at most: orphans are found, and agents respond, one by one. Every
+// agent watches the queries, so that one write of many saves as many times the agents, and what is proven together is removed from a pool together.
+const (
+	reclaimerQuiet  = 500 * time.Millisecond
+	reclaimerGather = 10 * time.Second
+)
 
 // reclaimer writes the queries to all nodes, and releases the addresses of orphans that no node has or had, many at once. It only runs with
 // evidence Agent.
@@ -94,7 +98,7 @@ func (k *reclaimer) Start(ctx context.Context) error {
 	return nil
 }
 
-// pause waits for the next round: for the given time, unless it is zero, or for a wake.
+// pause waits for the next round: for the given time, unless it is zero, or until the wakes before it are collected.
 func (k *reclaimer) pause(ctx context.Context, again time.Duration) {
 	due := make(<-chan time.Time)
 	if again > 0 {
@@ -104,17 +108,32 @@ func (k *reclaimer) pause(ctx context.Context, again time.Duration) {
 	}
 	select {
 	case <-ctx.Done():
-		return
 	case <-due:
 		k.changed.Store(true) // a delay may be over
-		return
 	case <-k.woken:
+		k.gather(ctx, due)
 	}
-	gather := time.NewTimer(reclaimerGather)
-	defer gather.Stop()
-	select {
-	case <-ctx.Done():
-	case <-gather.C:
+}
+
+// gather collects wakes, and ends early when the next round is due.
+func (k *reclaimer) gather(ctx context.Context, due <-chan time.Time) {
+	quiet, long := time.NewTimer(reclaimerQuiet), time.NewTimer(reclaimerGather)
+	defer quiet.Stop()
+	defer long.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-due:
+			k.changed.Store(true)
+			return
+		case <-long.C:
+			return
+		case <-quiet.C:
+			return
+		case <-k.woken:
+			quiet.Reset(reclaimerQuiet)
+		}
 	}
 }
 

@@ -5,6 +5,30 @@ package main
 // queryMutants break the queries to all nodes and the responses to them, and what stands for a list.
 var queryMutants = []mutant{
 	{
+		rule: "whereabouts: a cache names the pools around a reservation only while its watch has just shown one (0300)",
+		file: "internal/ipam/whereabouts/around.go",
+		old:  ` && !pool.came.Before(since)`,
+		new:  "", by: inWhereabouts,
+	},
+	{
+		rule: "whereabouts: the look-up that names the pools around a reservation has to be as new as the live read (0300)",
+		file: "internal/ipam/whereabouts/around.go",
+		old:  ` && around[i].ResourceVersion == live.ResourceVersion`,
+		new:  "", by: inWhereabouts,
+	},
+	{
+		rule: "whereabouts: a reservation with no address in its name has all pools listed (0300)",
+		file: "internal/ipam/whereabouts/around.go",
+		old:  `len(addresses) == 0 || `,
+		new:  "", by: inWhereabouts,
+	},
+	{
+		rule: "webhooks: the pools around a reservation are listed while its pod may get a sandbox (0300)",
+		file: "webhooks/reservation_webhook.go",
+		old:  `return pod.IsKnown() && pod.Get().Deleting && pod.Get().Held`,
+		new:  `return pod.IsKnown() && pod.Get().Held`, by: []string{"./webhooks"},
+	},
+	{
 		rule: "handshake: a node acknowledges no generation before the query in it has an outcome (0281)",
 		file: "internal/handshake/respond.go",
 		old:  `case f.Kind != NoClaim && f.Epoch > done:`,
@@ -169,6 +193,37 @@ var queryMutants = []mutant{
 		file: "controllers/orphan/reclaimer.go",
 		old:  `if isKept { // orphans that`,
 		new:  `if !isKept { // orphans that`, by: inOrphans,
+	},
+	{
+		rule: "orphans: what is found or responded one by one is collected (0298)",
+		file: "controllers/orphan/reclaimer.go",
+		old:  `quiet.Reset(reclaimerQuiet)`,
+		new:  `return`, by: inOrphans,
+	},
+	{
+		rule: "orphans: the next pass emits the event of a release (0298)",
+		file: "controllers/orphan/controller.go",
+		old: `	r.postponed.emit(id)
+`,
+		new: ``, by: inOrphans,
+	},
+	{
+		rule: "orphans: a conflict is explained at once (0298)",
+		file: "controllers/orphan/explain.go",
+		old:  ` || v.state(d) == v1alpha1.StateConflict`,
+		new:  ``, by: inOrphans,
+	},
+	{
+		rule: "orphans: a usual wait is explained once it is unusual (0298)",
+		file: "controllers/orphan/explain.go",
+		old:  `reclaimerGather).Sub(r.clock.Now())`,
+		new:  `reclaimerGather).Sub(since)`, by: inOrphans,
+	},
+	{
+		rule: "orphans: a usual wait is not explained before (0298)",
+		file: "controllers/orphan/explain.go",
+		old:  `if !d.IsUsual() || r`,
+		new:  `if d.IsUsual() || r`, by: inOrphans,
 	},
 	{
 		rule: "orphans: a pod that was there before a tombstone was read may have inherited the entry (0289)",

@@ -34,7 +34,7 @@ func defaults() *configv1alpha1.ManagerConfiguration {
 			Mode: configv1alpha1.ReleaseModeDeny, DaemonSets: []string{"kube-system/whereabouts"},
 		},
 		Audit:      configv1alpha1.Audit{Mode: configv1alpha1.AuditModeRepair},
-		Orphans:    configv1alpha1.Orphans{AgentNamespace: "holdfast-agent", MaxQueries: new(int32(200))},
+		Orphans:    configv1alpha1.Orphans{AgentNamespace: "holdfast-agent", MaxQueries: new(int32(1000))},
 		Handshakes: configv1alpha1.Handshakes{ResponseWithin: duration(time.Minute)},
 		NodeResources: configv1alpha1.NodeResources{
 			Enabled: new(true), Presets: []string{"nodeinfo", "nodenetworkconfigs"}, SweepInterval: duration(10 * time.Minute), DeletesPerSecond: new(float32(2)),

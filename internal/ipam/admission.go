@@ -39,8 +39,9 @@ type Reviewable interface {
 	DecodePools(before, after []byte) (was, is *AdmittedPool, err error)
 	// DecodeReservation reads the raw reservation of an admission request.
 	DecodeReservation(raw []byte) (Reservation, error)
-	// ReservationHolders reads, past every cache, the entries for which a reservation stands. An error means unknown.
-	ReservationHolders(ctx context.Context, r Reservation) ([]Key, error)
+	// ReservationHolders reads, past every cache, the entries for which a reservation stands. podEnds says, by a live read, that its pod gets no
+	// further sandbox. An error means unknown.
+	ReservationHolders(ctx context.Context, r Reservation, podEnds bool) ([]Key, error)
 	// ReservationAddresses are the addresses that a reservation of this name may stand for; none where its name shows none.
 	ReservationAddresses(name string) []netip.Addr
 	// ReconcilerShared reports whether the IPAM's reconciler may run in a pod with these images, under the pod's token.

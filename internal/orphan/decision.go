@@ -84,6 +84,16 @@ type Decision struct {
 	Proven bool
 }
 
+// IsUsual says whether every orphan that is reclaimed comes to this row, or may.
+func (d *Decision) IsUsual() bool {
+	switch d.Row {
+	case RowNotRecorded, RowEntryNotRecorded, RowQueryAllNodes, RowAwaitDeletedNodes, RowAwaitAcknowledgments:
+		return true
+	default:
+		return false
+	}
+}
+
 func wait(row Row, reason v1alpha1.Reason, after time.Duration, format string, args ...any) Decision {
 	return Decision{Row: row, Action: Wait, Reason: reason, After: after, Message: fmt.Sprintf(format, args...)}
 }

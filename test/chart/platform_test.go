@@ -83,3 +83,17 @@ func TestASharedFieldManagerNeedsAgents(t *testing.T) {
 		t.Errorf("RKE2 without agents: %v", err)
 	}
 }
+
+// TestForeignRemovalsAreRefusedWhereTheAccountsAreKnown: where the platform's accounts are others, the default would refuse each CNI DEL.
+func TestForeignRemovalsAreRefusedWhereTheAccountsAreKnown(t *testing.T) {
+	for _, platform := range []string{"rke2", "openshift"} {
+		refused := values{"platform": platform, "policies": values{"refuseForeignRemovals": true}}
+		if _, err := template(t, own, refused); err == nil || !strings.Contains(err.Error(), "policies.cniAccounts does not name") {
+			t.Errorf("%s with the default accounts: %v, want a refusal", platform, err)
+		}
+		named := values{"platform": platform, "policies": values{"refuseForeignRemovals": true, "cniAccounts": []any{"system:serviceaccount:cni:own"}}}
+		if _, err := template(t, own, named); err != nil {
+			t.Errorf("%s with accounts of its own: %v", platform, err)
+		}
+	}
+}

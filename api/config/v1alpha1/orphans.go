@@ -12,17 +12,15 @@ type Orphans struct {
 	// AgentNamespace is where the agents run. Default: holdfast-agent.
 	AgentNamespace string `json:"agentNamespace,omitempty"`
 	// MaxQueries is how many orphans all nodes are queried about at once, 1 to 1000. Every agent reads each of them, and a round takes
-	// delays.sandboxCreationMax and more. Default: 200.
+	// delays.sandboxCreationMax and more. Default: 1000.
 	MaxQueries *int32 `json:"maxQueries,omitempty"`
 }
 
 const (
 	// DefaultAgentNamespace is that of the agents' DaemonSet (config/agent).
 	DefaultAgentNamespace = "holdfast-agent"
-	// DefaultMaxQueries empties a pool of a /20 in some hours, and is a small watch for an agent.
-	DefaultMaxQueries int32 = 200
-	// maxQueriesLimit is the most that an AllNodesQuery holds.
-	maxQueriesLimit = 1000
+	// DefaultMaxQueries is the most that an AllNodesQuery holds: 130 KB (docs/decisions/0298).
+	DefaultMaxQueries int32 = 1000
 )
 
 func setOrphansDefaults(o *Orphans) {
@@ -32,5 +30,5 @@ func setOrphansDefaults(o *Orphans) {
 
 func validateOrphans(o *Orphans, path *field.Path) field.ErrorList {
 	errs := asErrors(path.Child("agentNamespace"), o.AgentNamespace, validation.IsDNS1123Label(o.AgentNamespace))
-	return append(errs, asErrors(path.Child("maxQueries"), *o.MaxQueries, validation.IsInRange(int(*o.MaxQueries), 1, maxQueriesLimit))...)
+	return append(errs, asErrors(path.Child("maxQueries"), *o.MaxQueries, validation.IsInRange(int(*o.MaxQueries), 1, int(DefaultMaxQueries)))...)
 }

@@ -11,6 +11,7 @@ import (
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	clientfeatures "k8s.io/client-go/features"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -49,8 +50,11 @@ func setup(ctx context.Context, mgr manager.Manager, c *configv1alpha1.ManagerCo
 		return fmt.Errorf("setting up the webhook that protects pods: %w", err)
 	}
 	removals := releaseOptions(c, o, backend)
-	removals.CachedRecords = func(ctx context.Context, pod ipam.PodRef) ([]v1alpha1.IPAllocation, error) {
-		return index.Records(ctx, mgr.GetClient(), index.RecordPod, pod.String())
+	// Without this feature a list after a lost watch fills the cache record by record, in no order.
+	if clientfeatures.FeatureGates().Enabled(clientfeatures.AtomicFIFO) {
+		removals.CachedRecords = func(ctx context.Context, pod ipam.PodRef) ([]v1alpha1.IPAllocation, error) {
+			return index.Records(ctx, mgr.GetClient(), index.RecordPod, pod.String())
+		}
 	}
 	if err := webhooks.SetupReleaseWebhooks(mgr, removals); err != nil {
 		return err

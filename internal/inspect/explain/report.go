@@ -220,7 +220,8 @@ func (f *Facts) address(h *held, o release.Observation, now time.Time) Address {
 // ofOrphan explains a record without a known owner by its condition: no row of the table is about it.
 func (e *Explanation) ofOrphan(f *Facts) *Explanation {
 	e.Held, e.UID = true, ""
-	e.Decision = Decision{Action: release.Wait, Reason: v1alpha1.ReasonOwnerUnknown, Message: "no pod UID can be shown to own these addresses: they are held"}
+	e.Decision = Decision{Action: release.Wait, Reason: v1alpha1.ReasonOwnerUnknown, Message: "no pod UID can be shown to own these addresses: they are held. Nothing to do: " +
+		"Holdfast writes what they wait for once that takes longer than usual"}
 	if c := meta.FindStatusCondition(f.Record.Status.Conditions, v1alpha1.ReleasedCondition); c != nil {
 		e.Decision.Reason, e.Decision.Message, e.ReasonSince = v1alpha1.Reason(c.Reason), c.Message, c.LastTransitionTime.DeepCopy()
 	}

@@ -30,7 +30,8 @@ type Item struct {
 	Node   string                   `json:"node,omitempty"`
 	IPs    []string                 `json:"ips"`
 	State  v1alpha1.AllocationState `json:"state"`
-	// Reason, Message and Since are those of the condition; absent while the pod uses the addresses.
+	// Reason, Message and Since are those of the condition; absent while the pod uses the addresses. Since is that of the record while an orphan's wait is
+	// not explained.
 	Reason  string       `json:"reason,omitempty"`
 	Message string       `json:"message,omitempty"`
 	Since   *metav1.Time `json:"since,omitempty"`
@@ -41,12 +42,17 @@ func List(records []v1alpha1.IPAllocation, namespace string, held bool) *Records
 	listed := &Records{TypeMeta: inspect.Type("RecordList"), Items: []Item{}, Held: held}
 	for i := range records {
 		r := &records[i]
-		if (namespace != "" && r.Spec.PodNamespace != namespace) || (held && r.Status.State.IsInUse()) {
+		state := r.RecordState()
+		if (namespace != "" && r.Spec.PodNamespace != namespace) || (held && state.IsInUse()) {
 			continue
 		}
-		item := Item{Record: r.Name, Pod: r.Spec.PodNamespace + "/" + r.Spec.PodName, Node: r.Spec.NodeName, IPs: r.Spec.IPs, State: cmp.Or(r.Status.State, v1alpha1.StateInUse)}
-		if c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ReleasedCondition); c != nil && !item.State.IsInUse() {
+		item := Item{Record: r.Name, Pod: r.Spec.PodNamespace + "/" + r.Spec.PodName, Node: r.Spec.NodeName, IPs: r.Spec.IPs, State: state}
+		switch c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ReleasedCondition); {
+		case state.IsInUse():
+		case c != nil:
 			item.Reason, item.Message, item.Since = c.Reason, c.Message, c.LastTransitionTime.DeepCopy()
+		case state == v1alpha1.StateOrphaned: // its wait is not explained yet
+			item.Since = r.CreationTimestamp.DeepCopy()
 		}
 		listed.Items = append(listed.Items, item)
 	}

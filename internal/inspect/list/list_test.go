@@ -25,6 +25,13 @@ func record(name, namespace string, state v1alpha1.AllocationState, reason v1alp
 	return r
 }
 
+// unexplained is the record of an orphan as the API server gives it before Holdfast has written a status.
+func unexplained(name, namespace string, ago time.Duration, ips ...string) v1alpha1.IPAllocation {
+	r := record(name, namespace, v1alpha1.StateInUse, "", 0, ips...)
+	r.CreationTimestamp = metav1.NewTime(now.Add(-ago))
+	return r
+}
+
 func shown(t *testing.T, r *Records) string {
 	t.Helper()
 	var text strings.Builder
@@ -40,6 +47,7 @@ func TestList(t *testing.T) {
 		record("u1", "apps", "", "", 0, "192.0.2.1", "198.51.100.1"),
 		record("u2", "apps", v1alpha1.StateHeld, v1alpha1.ReasonNodeUnreachable, time.Minute, "192.0.2.2"),
 		record(orphan, "gone", v1alpha1.StateOrphaned, v1alpha1.ReasonOwnerUnknown, time.Hour, "192.0.2.3"),
+		unexplained("orphan-5", "gone", 2*time.Minute, "192.0.2.5"),
 		record("u3", "other", v1alpha1.StateInUse, v1alpha1.ReasonPodInUse, time.Hour, "192.0.2.4"),
 	}
 	for name, tc := range map[string]struct {
@@ -52,10 +60,12 @@ func TestList(t *testing.T) {
 u1                     apps/web-0    node-a   192.0.2.1,198.51.100.1   InUse      -                 -
 u2                     apps/web-0    node-a   192.0.2.2                Held       NodeUnreachable   60s
 orphan-4fe2c1d0b3a54   gone/web-0    node-a   192.0.2.3                Orphaned   OwnerUnknown      60m
+orphan-5               gone/web-0    node-a   192.0.2.5                Orphaned   -                 2m
 u3                     other/web-0   node-a   192.0.2.4                InUse      -                 -
 `},
 		"what is held, the longest first": {held: true, attention: true, want: `RECORD                 POD          NODE     IPS         STATE      REASON            FOR
 orphan-4fe2c1d0b3a54   gone/web-0   node-a   192.0.2.3   Orphaned   OwnerUnknown      60m
+orphan-5               gone/web-0   node-a   192.0.2.5   Orphaned   -                 2m
 u2                     apps/web-0   node-a   192.0.2.2   Held       NodeUnreachable   60s
 `},
 		"one namespace":                {namespace: "other", want: "RECORD   POD           NODE     IPS         STATE   REASON   FOR\nu3       other/web-0   node-a   192.0.2.4   InUse   -        -\n"},

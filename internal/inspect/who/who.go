@@ -124,8 +124,8 @@ func (a *Holders) ofRecords(f *Facts) {
 				continue
 			}
 			h := Holder{Pod: r.Spec.PodNamespace + "/" + r.Spec.PodName, UID: PodUID(r), Node: r.Spec.NodeName, SandboxID: address.SandboxID, Pool: address.Pool,
-				Interface: address.Interface, Sources: []string{SourceRecord}, State: string(r.Status.State), Since: address.ObservedTime.DeepCopy()}
-			if r.Status.State.IsInUse() {
+				Interface: address.Interface, Sources: []string{SourceRecord}, State: string(r.RecordState()), Since: address.ObservedTime.DeepCopy()}
+			if r.RecordState().IsInUse() {
 				h.State = "" // that of the pod has more detail
 			}
 			a.Now = append(a.Now, h)

@@ -70,7 +70,7 @@ func TestWho(t *testing.T) {
 		},
 		"an orphan has no UID": {
 			facts: Facts{Records: []v1alpha1.IPAllocation{record("orphan-s", "web", sandboxS)}},
-			want:  []holder{{"apps/web", "", "Unknown", "Record"}},
+			want:  []holder{{"apps/web", "", "Orphaned", "Record"}},
 		},
 		"a pod that shows what no pool has": {
 			facts: Facts{Pods: []corev1.Pod{pod("web", "u", corev1.PodRunning)}},

@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 
 	"github.com/holdfast-dev/holdfast/internal/apijson"
@@ -98,9 +100,12 @@ func (b *Backend) DecodeReservation(raw []byte) (ipam.Reservation, error) {
 
 // ReservationHolders reads, past every cache, the entries for which a reservation stands: same address, podref and
 // interface, in a network that can be the reservation's. An error means unknown.
-func (b *Backend) ReservationHolders(ctx context.Context, r ipam.Reservation) ([]ipam.Key, error) {
-	// A list of its own: a review has less than a second, and would wait for two where it shares.
-	snapshot, err := b.live(ctx, query{podRef: r.PodRef}, b.listPools)
+func (b *Backend) ReservationHolders(ctx context.Context, r ipam.Reservation, podEnds bool) ([]ipam.Key, error) {
+	list := b.listPools // one of its own: a review has less than a second, and would wait for two where it shares
+	if podEnds {
+		list = func(ctx context.Context) ([]metav1.ObjectMeta, error) { return b.poolsAround(ctx, r) }
+	}
+	snapshot, err := b.live(ctx, query{podRef: r.PodRef}, list)
 	if err != nil {
 		return nil, err
 	}

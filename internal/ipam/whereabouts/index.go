@@ -35,7 +35,8 @@ type cachedPool struct {
 	name      string
 	uid       types.UID
 	version   string
-	changes   int64 // metadata.generation: one more with each change of the allocations
+	came      time.Time // when the watch showed this version
+	changes   int64     // metadata.generation: one more with each change of the allocations
 	rangeText string
 	network   netip.Prefix
 	rangeErr  error
@@ -107,7 +108,7 @@ func (x *index) apply(object *wb.IPPool, now time.Time) ipam.Event {
 		pool = x.addPool(name, object, changes)
 	}
 	came := pool.arrivalOf(object, known, now)
-	pool.version, pool.changes = object.ResourceVersion, object.Generation
+	pool.version, pool.came, pool.changes = object.ResourceVersion, now, object.Generation
 	before := pool.raw
 	pool.raw = object.Spec.Allocations
 	for offset, old := range before {

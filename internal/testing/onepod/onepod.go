@@ -114,6 +114,7 @@ func (f *World) recordingClient() client.Client {
 				return errors.New("the API server refuses it")
 			}
 			count(o)
+			o.SetCreationTimestamp(metav1.NewTime(f.Clock.Now()))
 			return c.Create(ctx, o, opts...)
 		},
 		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {

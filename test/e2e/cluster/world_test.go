@@ -284,7 +284,7 @@ func (w *world) records(ctx context.Context) []string {
 	var found []string
 	for _, record := range records.Items {
 		if record.Spec.PodNamespace == w.namespace {
-			found = append(found, fmt.Sprintf("%s of pod %s (%s)", record.Name, record.Spec.PodName, record.Status.State))
+			found = append(found, fmt.Sprintf("%s of pod %s (%s)", record.Name, record.Spec.PodName, record.RecordState()))
 		}
 	}
 	return found

@@ -16,7 +16,7 @@ import (
 var burstDelete = experiment{
 	repeats: 3,
 	cold:    true,
-	needs:   needs{reports: true},
+	needs:   needs{reports: true, nodes: []string{simulatedNode, "node-b"}}, // one node's pod network has 253 addresses
 	rows: []row{{
 		Row: page.Row{Name: "burst-delete", Title: "300 pods deleted at once", Against: "unguarded", Unit: ratio, Target: result.Target{Op: result.AtLeast, Value: 0.95},
 			Limit: "Each guarded pod costs its record's deletion, the removal of its finalizer and the reviews of its entry and reservation, on the processors that the pods' own end needs."},

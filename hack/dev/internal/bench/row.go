@@ -54,6 +54,8 @@ type needs struct {
 	auditLog bool
 	// reports has the experiment begin when kubelets' reports count: pods have to be younger than the policies, by a minute.
 	reports bool
+	// nodes run pods; simulatedNode by default.
+	nodes []string
 	// delTimeout is whereabouts' limit of a CNI DEL; the plugin's own, a minute, by default.
 	delTimeout time.Duration
 	// managerEnv are KEY=value entries for the manager.

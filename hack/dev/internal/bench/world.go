@@ -87,7 +87,11 @@ func newWorld(ctx context.Context, o Options, e experiment, suffix string) (_ *w
 	if err != nil {
 		return nil, err
 	}
-	options := cluster.Options{Root: o.Root, Dir: w.dir, Nodes: []string{simulatedNode}, NodeMonitorGracePeriod: time.Hour,
+	nodes := e.needs.nodes
+	if nodes == nil {
+		nodes = []string{simulatedNode}
+	}
+	options := cluster.Options{Root: o.Root, Dir: w.dir, Nodes: nodes, NodeMonitorGracePeriod: time.Hour,
 		APIServerArgs: arguments, ManagerEnv: e.needs.managerEnv, SimNode: simnode.Options{DelTimeout: e.needs.delTimeout}, Log: o.Progress, Started: w.started}
 	if o.Profile {
 		if options.Manager, err = w.profiledManager(ctx); err != nil {

@@ -113,7 +113,7 @@ func (s *stage) dumpAllocations(ctx context.Context, w *tabwriter.Writer) error 
 		if c := meta.FindStatusCondition(r.Status.Conditions, holdfastv1alpha1.ReleasedCondition); c != nil {
 			released = fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 		}
-		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\n", r.Name, r.Spec.PodName, r.Spec.NodeName, strings.Join(addresses, " "), r.Status.State, released)
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\n", r.Name, r.Spec.PodName, r.Spec.NodeName, strings.Join(addresses, " "), r.RecordState(), released)
 	}
 	return nil
 }

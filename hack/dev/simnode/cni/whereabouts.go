@@ -7,11 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"sync/atomic"
-	"time"
 
 	"github.com/k8snetworkplumbingwg/whereabouts/pkg/config"
 	wbclient "github.com/k8snetworkplumbingwg/whereabouts/pkg/generated/clientset/versioned"
@@ -22,10 +20,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
-
-// callSlack is added to the time limit of a call: whereabouts waits without a
-// limit for some of its own goroutines.
-const callSlack = 5 * time.Second
 
 // errNotInstalled is what a plugin without its kubeconfig comes to.
 var errNotInstalled = errors.New("whereabouts has no kubeconfig on this machine yet: its DaemonSet pod does not run here")
@@ -45,11 +39,17 @@ func (c call) arguments() string {
 }
 
 // whereabouts is the plugin's program on one machine: the same steps as
-// cmd/whereabouts.go of v0.9.4 around the real allocator.
+// cmd/whereabouts.go and of IPManagement in v0.9.4 around the real allocator.
 type whereabouts struct {
 	options  Options
 	flatFile string
-	client   atomic.Pointer[wbkubernetes.Client]
+	clients  atomic.Pointer[clients]
+}
+
+// clients are what the plugin has of the API server.
+type clients struct {
+	kubernetes kubernetes.Interface
+	storage    *wbkubernetes.Client
 }
 
 // newWhereabouts writes the configuration files that the plugin finds in its
@@ -85,17 +85,17 @@ func (w *whereabouts) install(identity *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("client of whereabouts: %w", err)
 	}
-	w.client.Store(wbkubernetes.NewKubernetesClient(pools, clientset))
+	w.clients.Store(&clients{kubernetes: clientset, storage: wbkubernetes.NewKubernetesClient(pools, clientset)})
 	return nil
 }
 
 // add returns the addresses, without their masks.
 func (w *whereabouts) add(ctx context.Context, c call) ([]string, error) {
-	ipam, err := w.ipam(ctx, c)
+	ipam, err := w.ipam(c)
 	if err != nil {
 		return nil, err
 	}
-	newIPs, err := manage(ctx, types.AddTimeLimit, types.Allocate, ipam)
+	newIPs, err := w.manage(ctx, types.AddTimeLimit, types.Allocate, ipam)
 	if err != nil {
 		return nil, fmt.Errorf("error at storage engine: %w", err)
 	}
@@ -112,18 +112,18 @@ func (w *whereabouts) add(ctx context.Context, c call) ([]string, error) {
 // del returns as dropped what the plugin's cmdDel drops, and as err what it
 // fails with.
 func (w *whereabouts) del(ctx context.Context, c call) (dropped, err error) {
-	ipam, err := w.ipam(ctx, c)
+	ipam, err := w.ipam(c)
 	if err != nil {
 		return nil, err
 	}
-	_, dropped = manage(ctx, w.options.DelTimeout, types.Deallocate, ipam)
+	_, dropped = w.manage(ctx, w.options.DelTimeout, types.Deallocate, ipam)
 	return dropped, nil
 }
 
 // ipam is what the plugin builds from its configuration and CNI_ARGS.
-func (w *whereabouts) ipam(ctx context.Context, c call) (*wbkubernetes.KubernetesIPAM, error) {
-	client := w.client.Load()
-	if client == nil {
+func (w *whereabouts) ipam(c call) (*wbkubernetes.KubernetesIPAM, error) {
+	clients := w.clients.Load()
+	if clients == nil {
 		return nil, errNotInstalled
 	}
 	own, err := hermetic(c.config, w.flatFile)
@@ -136,22 +136,10 @@ func (w *whereabouts) ipam(ctx context.Context, c call) (*wbkubernetes.Kubernete
 	}
 	conf.ConfigurationPath = w.options.StateDir // where it looks for the node's name
 	ipam := &wbkubernetes.KubernetesIPAM{
-		Client: *client, Config: *conf, Namespace: metav1.NamespaceSystem,
+		Client: *clients.storage, Config: *conf, Namespace: metav1.NamespaceSystem,
 		ContainerID: c.sandboxID, IfName: c.interfaceName,
 	}
-	return ipam, w.checkSlice(ctx, ipam)
-}
-
-// checkSlice fails where the plugin would panic: a network of node slices in
-// which this node has none (newLeaderElector returns nil).
-func (w *whereabouts) checkSlice(ctx context.Context, ipam *wbkubernetes.KubernetesIPAM) error {
-	if ipam.Config.NodeSliceSize == "" {
-		return nil
-	}
-	if _, err := wbkubernetes.GetNodeSlicePoolRange(ctx, ipam, w.options.Node); err != nil {
-		return fmt.Errorf("the plugin died: node %s has no slice: %w", w.options.Node, err)
-	}
-	return nil
+	return ipam, nil
 }
 
 // hermetic points the plugin at our flat file, which else comes after those of
@@ -177,33 +165,4 @@ func hermetic(own []byte, flatFile string) ([]byte, error) {
 func isFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()
-}
-
-// manage calls the allocator and returns soon after its time is over, whether or
-// not the allocator does: it has no limit of its own once it lost its lease.
-func manage(ctx context.Context, limit time.Duration, mode int, ipam *wbkubernetes.KubernetesIPAM) ([]net.IPNet, error) {
-	type result struct {
-		ips []net.IPNet
-		err error
-	}
-	limited, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	done := make(chan result, 1)
-	go func() {
-		ips, err := wbkubernetes.IPManagement(limited, mode, ipam.Config, ipam)
-		done <- result{ips, err}
-	}()
-	select {
-	case a := <-done:
-		return a.ips, a.err
-	case <-limited.Done():
-	}
-	slack := time.NewTimer(callSlack)
-	defer slack.Stop()
-	select {
-	case a := <-done:
-		return a.ips, a.err
-	case <-slack.C:
-		return nil, fmt.Errorf("whereabouts does not respond: %w", context.Cause(limited))
-	}
 }

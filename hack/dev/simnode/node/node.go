@@ -137,7 +137,7 @@ func statusPatch(before, after corev1.NodeStatus) ([]byte, error) {
 func status(old corev1.NodeStatus, o Options, now metav1.Time) corev1.NodeStatus {
 	result := *old.DeepCopy()
 	resources := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourceMemory: resource.MustParse("64Gi"),
+		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("64Gi"),
 		corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"), corev1.ResourcePods: resource.MustParse("250"),
 	}
 	result.Capacity, result.Allocatable = resources, resources
