@@ -41,21 +41,19 @@ type looks struct {
 }
 
 // route is called for each change that a backend sees. It only reads caches.
-func (r *router) route(event ipam.Event) { r.routeTo(r.changed, event) }
-
-func (r *router) routeTo(to looks, event ipam.Event) {
+func (r *router) route(event ipam.Event) {
 	for _, ref := range event.PodRefs {
-		r.routePod(to, ref)
+		r.routePod(ref)
 	}
 	for _, id := range event.SandboxIDs {
-		r.routeSandbox(to, id)
+		r.lookAt(id)
 	}
 	for _, record := range event.Records {
 		if id, isOrphan := strings.CutPrefix(record, v1alpha1.OrphanPrefix); isOrphan {
-			r.routeSandbox(to, id)
+			r.lookAt(id)
 			continue
 		}
-		to.pods(types.UID(record))
+		r.changed.pods(types.UID(record))
 	}
 	for i := range event.Problems {
 		r.report(&event.Problems[i])
@@ -72,22 +70,20 @@ func (r *router) report(problem *ipam.Problem) {
 	}
 }
 
-func (r *router) routePod(to looks, ref ipam.PodRef) {
+func (r *router) routePod(ref ipam.PodRef) {
 	ctx := context.Background()
 	var pod corev1.Pod
 	if r.client.Get(ctx, types.NamespacedName(ref), &pod) == nil {
-		to.pods(pod.UID)
+		r.changed.pods(pod.UID)
 	}
 	r.late(ref)
-	to.pods(index.PodRecords(ctx, r.client, index.RecordPod, ref.String())...)
+	r.changed.pods(index.PodRecords(ctx, r.client, index.RecordPod, ref.String())...)
 }
 
 // lookAt queues a sandbox.
-func (r *router) lookAt(id string) { r.routeSandbox(r.changed, id) }
-
-func (r *router) routeSandbox(to looks, id string) {
-	to.pods(index.PodRecords(context.Background(), r.client, index.RecordSandbox, id)...)
-	to.orphans(id)
+func (r *router) lookAt(id string) {
+	r.changed.pods(index.PodRecords(context.Background(), r.client, index.RecordSandbox, id)...)
+	r.changed.orphans(id)
 }
 
 // queue counts one of the queues, before any of them runs. The function is called once it runs: the last call has what the backends held before
@@ -110,27 +106,44 @@ func (r *router) replayOnceSynced(ctx context.Context) {
 	}
 }
 
-// replay routes everything that the backends hold: what was there before the queues ran.
+// replay queues what was there before the queues ran: all pods and records, which may have waited for the pools to be listed, and what the backends hold.
+// A look-up for each entry would keep a new leader from its work for seconds.
 func (r *router) replay() {
+	ctx := context.Background()
 	var pods corev1.PodList
-	if err := r.client.List(context.Background(), &pods, client.UnsafeDisableDeepCopy); err == nil {
+	if err := r.client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err == nil {
 		for i := range pods.Items {
-			r.replayed.pods(pods.Items[i].UID) // pods that waited for the pools to be listed
+			r.replayed.pods(pods.Items[i].UID)
+		}
+	}
+	var records v1alpha1.IPAllocationList
+	if err := r.client.List(ctx, &records, client.UnsafeDisableDeepCopy); err == nil {
+		for i := range records.Items {
+			r.replayRecord(records.Items[i].Name)
 		}
 	}
 	for _, backend := range r.backends {
 		snapshot := backend.All()
-		event := ipam.Event{Problems: snapshot.Problems}
 		for i := range snapshot.Entries {
 			entry := &snapshot.Entries[i]
-			event.SandboxIDs = append(event.SandboxIDs, entry.SandboxID)
+			r.replayed.orphans(entry.SandboxID)
 			if entry.Owner != nil {
-				event.PodRefs = append(event.PodRefs, *entry.Owner)
+				r.late(*entry.Owner)
 			}
 			if entry.Releasing != "" {
-				event.Records = append(event.Records, entry.Releasing)
+				r.replayRecord(entry.Releasing)
 			}
 		}
-		r.routeTo(r.replayed, event)
+		for i := range snapshot.Problems {
+			r.report(&snapshot.Problems[i])
+		}
 	}
+}
+
+func (r *router) replayRecord(name string) {
+	if id, isOrphan := strings.CutPrefix(name, v1alpha1.OrphanPrefix); isOrphan {
+		r.replayed.orphans(id)
+		return
+	}
+	r.replayed.pods(types.UID(name))
 }

@@ -169,11 +169,11 @@ func orphanEvents() handler.TypedFuncs[*v1alpha1.IPAllocation, sandboxID] {
 	}
 }
 
-// nodeEvents queues the orphans that a node has claimed, and wakes the reclaimer.
+// nodeEvents queues the orphans that a node has claimed, and wakes the reclaimer. The first list only wakes it: that of records has all orphans.
 func (r *Reconciler) nodeEvents() handler.TypedFuncs[*corev1.Node, sandboxID] {
 	wake := func(ctx context.Context, name string, q requests) {
 		r.reclaimer.nodesChanged()
-		records, err := index.Records(ctx, r.client, index.RecordNode, name)
+		records, err := index.SharedRecords(ctx, r.client, index.RecordNode, name)
 		for i := range records {
 			if id, isOrphan := strings.CutPrefix(records[i].Name, v1alpha1.OrphanPrefix); isOrphan && err == nil {
 				q.Add(sandboxID(id))
@@ -182,6 +182,10 @@ func (r *Reconciler) nodeEvents() handler.TypedFuncs[*corev1.Node, sandboxID] {
 	}
 	return handler.TypedFuncs[*corev1.Node, sandboxID]{
 		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*corev1.Node], q requests) {
+			if e.IsInInitialList {
+				r.reclaimer.nodesChanged()
+				return
+			}
 			wake(ctx, e.Object.Name, q)
 		},
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Node], q requests) {

@@ -138,3 +138,28 @@ func TestI2ACompletedPodThatIsKeptHoldsNoOrphan(t *testing.T) {
 		}
 	}
 }
+
+// TestAFirstListQueuesEachOrphanOnce: every orphan is in the first list of records, so that Nodes need no look-up for each at a start, which panics without
+// a cache. They only wake the reclaimer.
+func TestAFirstListQueuesEachOrphanOnce(t *testing.T) {
+	r := newWorld(t).r
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[sandboxID]())
+	defer q.ShutDown()
+	orphan := onepod.RecordOfOld(nil)
+	orphan.Name = v1alpha1.OrphanPrefix + "old-sandbox"
+	orphanEvents().Create(t.Context(), event.TypedCreateEvent[*v1alpha1.IPAllocation]{Object: orphan, IsInInitialList: true}, q)
+	r.client = nil
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}
+	r.nodeEvents().Create(t.Context(), event.TypedCreateEvent[*corev1.Node]{Object: node, IsInInitialList: true}, q)
+	if got := drain(q); !slices.Equal(got, []sandboxID{"old-sandbox"}) {
+		t.Errorf("looks at %v, expected the orphan", got)
+	}
+	if !r.reclaimer.changed.Load() {
+		t.Error("the Node did not wake the reclaimer")
+	}
+	r.client = newWorld(t, orphan).r.client
+	r.nodeEvents().Create(t.Context(), event.TypedCreateEvent[*corev1.Node]{Object: node}, q)
+	if got := drain(q); !slices.Equal(got, []sandboxID{"old-sandbox"}) {
+		t.Errorf("after the first list a Node looks at %v, expected the orphan that it claimed", got)
+	}
+}

@@ -89,12 +89,16 @@ func podEvents(cached client.Reader) handler.TypedFuncs[*corev1.Pod, types.UID] 
 	}
 }
 
-// recordEvents queues the record's own UID, and those that share an address with it, because a conflict may end.
+// recordEvents queues the record's own UID and, unless it is in the first list, which has every record, those that share an address with it, because a
+// conflict may end.
 func recordEvents(cached client.Reader) handler.TypedFuncs[*v1alpha1.IPAllocation, types.UID] {
-	wake := func(ctx context.Context, record *v1alpha1.IPAllocation, q uidQueue) {
+	wakeOwn := func(record *v1alpha1.IPAllocation, q uidQueue) {
 		if !strings.HasPrefix(record.Name, v1alpha1.OrphanPrefix) {
 			q.Add(types.UID(record.Name))
 		}
+	}
+	wake := func(ctx context.Context, record *v1alpha1.IPAllocation, q uidQueue) {
+		wakeOwn(record, q)
 		for _, key := range index.AddressKeys(record) {
 			for _, uid := range index.PodRecords(ctx, cached, index.RecordAddress, key) {
 				if string(uid) != record.Name {
@@ -105,6 +109,10 @@ func recordEvents(cached client.Reader) handler.TypedFuncs[*v1alpha1.IPAllocatio
 	}
 	return handler.TypedFuncs[*v1alpha1.IPAllocation, types.UID]{
 		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*v1alpha1.IPAllocation], q uidQueue) {
+			if e.IsInInitialList {
+				wakeOwn(e.Object, q)
+				return
+			}
 			wake(ctx, e.Object, q)
 		},
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*v1alpha1.IPAllocation], q uidQueue) {
@@ -117,7 +125,8 @@ func recordEvents(cached client.Reader) handler.TypedFuncs[*v1alpha1.IPAllocatio
 	}
 }
 
-// nodeEvents queues what may wait for the node: its pods that are terminating, and the records of its deleted pods.
+// nodeEvents queues what may wait for the node: its pods that are terminating, and the records of its deleted pods. The first list queues nothing: those
+// of pods and records have them all.
 func nodeEvents(cached client.Reader) handler.TypedFuncs[*corev1.Node, types.UID] {
 	wake := func(ctx context.Context, name string, q uidQueue) {
 		if pods, err := index.Pods(ctx, cached, index.PodNode, name); err == nil {
@@ -133,7 +142,9 @@ func nodeEvents(cached client.Reader) handler.TypedFuncs[*corev1.Node, types.UID
 	}
 	return handler.TypedFuncs[*corev1.Node, types.UID]{
 		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*corev1.Node], q uidQueue) {
-			wake(ctx, e.Object.Name, q)
+			if !e.IsInInitialList {
+				wake(ctx, e.Object.Name, q)
+			}
 		},
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Node], q uidQueue) {
 			if facts.Node(e.ObjectOld) != facts.Node(e.ObjectNew) {

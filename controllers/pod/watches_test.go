@@ -12,7 +12,9 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
@@ -45,14 +47,7 @@ func TestI2AConflictWithAnotherPodOfTheNameEndsWithIt(t *testing.T) {
 			q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.UID]())
 			defer q.ShutDown()
 			tc.happen(q)
-			var got []types.UID
-			for q.Len() > 0 {
-				uid, _ := q.Get()
-				q.Done(uid)
-				got = append(got, uid)
-			}
-			slices.Sort(got)
-			if !slices.Equal(got, tc.want) {
+			if got := drain(q); !slices.Equal(got, tc.want) {
 				t.Errorf("looks at %v, expected %v", got, tc.want)
 			}
 		})
@@ -80,4 +75,68 @@ func TestAReportedPodComesBeforeTheReplayOfAStart(t *testing.T) {
 			t.Errorf("%d: pod %q with priority %d", i, uid, priority)
 		}
 	}
+}
+
+// TestAFirstListQueuesEachPodAndRecordOnce: every pod and record is in a first list, so that a start needs no look-up for each of them or for their Node.
+// Without a cache a look-up panics.
+func TestAFirstListQueuesEachPodAndRecordOnce(t *testing.T) {
+	q := priorityqueue.New[types.UID]("")
+	defer q.ShutDown()
+	held := onepod.PodOf("terminating", "10.0.0.5")
+	held.DeletionTimestamp = new(metav1.Now())
+	podEvents(nil).Create(t.Context(), event.TypedCreateEvent[*corev1.Pod]{Object: held, IsInInitialList: true}, q)
+	record := onepod.RecordOfOld(nil)
+	orphan := record.DeepCopy()
+	orphan.Name = v1alpha1.OrphanPrefix + "sandbox"
+	for _, r := range []*v1alpha1.IPAllocation{record, orphan} {
+		recordEvents(nil).Create(t.Context(), event.TypedCreateEvent[*v1alpha1.IPAllocation]{Object: r, IsInInitialList: true}, q)
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}
+	nodeEvents(nil).Create(t.Context(), event.TypedCreateEvent[*corev1.Node]{Object: node, IsInInitialList: true}, q)
+	for _, want := range []types.UID{"terminating", "old"} {
+		if uid, priority, _ := q.GetWithPriority(); uid != want || priority != handler.LowPriority {
+			t.Errorf("%s with priority %d, want %s with %d", uid, priority, want, handler.LowPriority)
+		}
+	}
+	if q.Len() != 0 {
+		t.Errorf("%d more are queued", q.Len())
+	}
+}
+
+// TestANewNodeOrRecordQueuesWhatItMayEnd: after the first list, a Node queues its held records, and a record those with its address.
+func TestANewNodeOrRecordQueuesWhatItMayEnd(t *testing.T) {
+	f := newWorld(t, onepod.RecordOfOld(nil))
+	other := onepod.RecordOfOld(nil)
+	other.Name = "new"
+	for name, tc := range map[string]struct {
+		happen func(uidQueue)
+		want   []types.UID
+	}{
+		"a Node": {func(q uidQueue) {
+			nodeEvents(f.r.client).Create(t.Context(), event.TypedCreateEvent[*corev1.Node]{Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}}, q)
+		}, []types.UID{"old"}},
+		"a record": {func(q uidQueue) {
+			recordEvents(f.r.client).Create(t.Context(), event.TypedCreateEvent[*v1alpha1.IPAllocation]{Object: other}, q)
+		}, []types.UID{"new", "old"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.UID]())
+			defer q.ShutDown()
+			tc.happen(q)
+			if got := drain(q); !slices.Equal(got, tc.want) {
+				t.Errorf("looks at %v, expected %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func drain(q uidQueue) []types.UID {
+	var uids []types.UID
+	for q.Len() > 0 {
+		uid, _ := q.Get()
+		q.Done(uid)
+		uids = append(uids, uid)
+	}
+	slices.Sort(uids)
+	return uids
 }

@@ -85,7 +85,7 @@ func Setup(mgr manager.Manager, seen *witness.Pods, o Options) (*Reconciler, err
 // Look has the pod looked at that an entry names, unless the cache shows it with the finalizer.
 func (r *Reconciler) Look(ref ipam.PodRef) {
 	var cached corev1.Pod
-	if err := r.client.Get(context.Background(), types.NamespacedName(ref), &cached); err != nil || lacksFinalizer(&cached) {
+	if err := r.client.Get(context.Background(), types.NamespacedName(ref), &cached, client.UnsafeDisableDeepCopy); err != nil || lacksFinalizer(&cached) {
 		r.feed.Add(reconcile.Request{NamespacedName: types.NamespacedName(ref)})
 	}
 }

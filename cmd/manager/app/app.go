@@ -44,6 +44,9 @@ const (
 	stopTimeout = 30 * time.Second
 
 	defaultCertificateWait = 2 * time.Minute
+
+	// leaseRetry is half of controller-runtime's: client-go adds up to 1.2 times as much before each try, twice after a leader was killed.
+	leaseRetry = time.Second
 )
 
 // Options are what does not belong into the configuration file.
@@ -171,6 +174,7 @@ func managerOptions(c *configv1alpha1.ManagerConfiguration, o Options, server we
 		LeaderElectionNamespace: namespace,
 		// The next leader need not wait for the Lease to run out; the process ends when the manager does.
 		LeaderElectionReleaseOnCancel: true,
+		RetryPeriod:                   new(leaseRetry),
 		GracefulShutdownTimeout:       new(stopTimeout),
 		// Names of controllers are unique per process, and a suite runs several managers in one.
 		Controller: ctrlconfig.Controller{SkipNameValidation: new(true)},
