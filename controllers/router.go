@@ -26,9 +26,11 @@ type router struct {
 	client   client.Client
 	backends []ipam.Backend
 	recorder events.EventRecorder
-	// running is how many of the queues run. Until all of them do (another replica leads) they drop what they are given, which is in the replay.
+	// running is how many of the queues run. Until all of them do, another replica leads.
 	queues  int32
 	running atomic.Int32
+	// replays is set before what the backends hold is read for the replay, which has each change until then.
+	replays atomic.Bool
 	// changed are for changes, and replayed for what the backends held before the queues ran: behind all else, because most of it waits.
 	changed, replayed looks
 	late              func(ipam.PodRef)
@@ -40,8 +42,12 @@ type looks struct {
 	orphans func(...string)
 }
 
-// route is called for each change that a backend sees. It only reads caches.
+// route is called for each change that a backend sees. It only reads caches. The first list of pools is left to the replay: nothing is decided before, and
+// it would take look-ups for each entry.
 func (r *router) route(event ipam.Event) {
+	if !r.replays.Load() {
+		return
+	}
 	for _, ref := range event.PodRefs {
 		r.routePod(ref)
 	}
@@ -60,10 +66,10 @@ func (r *router) route(event ipam.Event) {
 	}
 }
 
-// report emits an event on the pool about what cannot be read in it. Only the leader does.
+// report emits an event on the pool about what cannot be read in it.
 func (r *router) report(problem *ipam.Problem) {
 	for _, backend := range r.backends {
-		if r.running.Load() == r.queues && backend.Name() == problem.Backend {
+		if backend.Name() == problem.Backend {
 			r.recorder.Eventf(backend.PoolReference(problem.Pool), nil, corev1.EventTypeWarning, string(v1alpha1.ReasonMalformedPool), "Report",
 				"offset %q, podref %q: %s", problem.Offset, problem.PodRef, problem.Message)
 		}
@@ -109,6 +115,7 @@ func (r *router) replayOnceSynced(ctx context.Context) {
 // replay queues what was there before the queues ran: all pods and records, which may have waited for the pools to be listed, and what the backends hold.
 // A look-up for each entry would keep a new leader from its work for seconds.
 func (r *router) replay() {
+	r.replays.Store(true)
 	ctx := context.Background()
 	var pods corev1.PodList
 	if err := r.client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err == nil {

@@ -46,7 +46,7 @@ func (c cached) List(_ context.Context, into client.ObjectList, o ...client.List
 }
 
 // TestWhatWasThereIsReplayedOnceAndLast: each queue dropped what came before it ran, so that the replay waits for the last of them. It has every pod, record,
-// sandbox and owner, without a look-up for each.
+// sandbox and owner, without a look-up for each; changes until then are in it.
 func TestWhatWasThereIsReplayedOnceAndLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		got := map[string]int{}
@@ -60,6 +60,7 @@ func TestWhatWasThereIsReplayedOnceAndLast(t *testing.T) {
 		r := &router{client: cached{t: t}, backends: []ipam.Backend{held{}}, changed: to("changed"), replayed: to("replayed"),
 			late: func(ref ipam.PodRef) { got["late "+ref.String()]++ }}
 		running := []func(context.Context){r.queue(), r.queue(), r.queue()}
+		r.route(ipam.Event{PodRefs: []ipam.PodRef{{Namespace: "ns", Name: "owner"}}, SandboxIDs: []string{"owned"}, Records: []string{"released"}})
 		for i, run := range running {
 			run(t.Context())
 			synctest.Wait()

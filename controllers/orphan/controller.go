@@ -208,7 +208,7 @@ func reportEvents[T client.Object](r *Reconciler) handler.TypedFuncs[T, sandboxI
 	}
 }
 
-// poolsCatchUp is the retry interval while pools are not listed yet, or older than an orphan's record.
+// poolsCatchUp is the retry interval while pools are older than an orphan's record.
 const poolsCatchUp = time.Second
 
 // Reconcile observes one sandbox without an owner and acts on the decision of internal/orphan.
@@ -221,7 +221,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, id sandboxID) (reconcile.Res
 
 func (r *Reconciler) look(ctx context.Context, id sandboxID) (reconcile.Result, error) {
 	if !r.poolsListed() {
-		return reconcile.Result{RequeueAfter: poolsCatchUp}, nil
+		return reconcile.Result{}, nil // what is there then is queued again
 	}
 	now := r.clock.Now() // before the reads, which then confirm that a delay is over
 	v, err := r.observe(ctx, id)

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
@@ -161,5 +162,27 @@ func TestAFirstListQueuesEachOrphanOnce(t *testing.T) {
 	r.nodeEvents().Create(t.Context(), event.TypedCreateEvent[*corev1.Node]{Object: node}, q)
 	if got := drain(q); !slices.Equal(got, []sandboxID{"old-sandbox"}) {
 		t.Errorf("after the first list a Node looks at %v, expected the orphan that it claimed", got)
+	}
+}
+
+// unlisted is a backend before its first list of pools.
+type unlisted struct{ ipam.Backend }
+
+func (unlisted) HasSynced() bool { return false }
+
+// TestI10NothingIsDecidedOrTriedAgainBeforePoolsAreListed: the replay queues what is there then. A retry of each sandbox each second would be what a start
+// beside many of them takes.
+func TestI10NothingIsDecidedOrTriedAgainBeforePoolsAreListed(t *testing.T) {
+	f := newWorld(t)
+	for i, b := range f.r.options.Backends {
+		f.r.options.Backends[i] = unlisted{b}
+	}
+	result, err := f.r.Reconcile(t.Context(), "old-sandbox")
+	if err != nil || result != (reconcile.Result{}) {
+		t.Errorf("result %+v, %v; expected none", result, err)
+	}
+	var records v1alpha1.IPAllocationList
+	if err := f.Truth.List(t.Context(), &records); err != nil || len(records.Items) > 0 {
+		t.Errorf("recorded %v, %v; expected no record", records.Items, err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 const (
 	manyRecords, fewRecords = 100_000, 1_000
+	recordsOfNode           = 100
 
 	admissionSeconds = "admissionSeconds"
 	startSeconds     = "startCPUSeconds"
@@ -26,7 +27,7 @@ const (
 	amongFew         = "1,000 records"
 )
 
-// amongRecords starts the manager among many records and among few, each on a control plane of its own, and then has pods live there.
+// amongRecords starts the manager among many records and among few, each on a control plane of its own with as many pods on each Node, and then has pods live there.
 var amongRecords = experiment{
 	repeats: 3,
 	cold:    true,
@@ -112,23 +113,23 @@ func (w *world) managerSeconds() (float64, error) {
 	return seconds["manager"], err
 }
 
-// settleAmong makes so many records, while the manager is stopped, and waits until it has them.
+// settleAmong makes so many records, while the manager is stopped, and waits until it has them. Their Nodes have no kubelet: the controller manager, which
+// would end their pods, is stopped.
 func (w *world) settleAmong(ctx context.Context, records int) error {
+	nodes, err := w.register(ctx)
+	if err != nil {
+		return err
+	}
 	p, err := w.populate(ctx)
 	if err != nil {
 		return err
 	}
+	p.nodes, p.spread = nodes, records/recordsOfNode
 	w.forget("manager")
-	if err := w.cluster.Manager().Stop(0); err != nil {
-		return err
-	}
-	if err := p.grow(ctx, records, poolEntries); err != nil {
-		return err
-	}
-	if err := w.cluster.StartManager(ctx); err != nil {
-		return err
-	}
-	return w.awaitIdle(ctx)
+	w.forget("kube-controller-manager")
+	return errors.Join(w.cluster.ControlPlane().ControllerManager().Stop(0), w.cluster.Manager().Stop(0),
+		p.grow(ctx, records, poolEntries), w.eachCopy(ctx, p.spread, nodes.copied, nodes.as, putOf),
+		w.cluster.StartManager(ctx), w.awaitIdle(ctx))
 }
 
 // admissionOfCNIDel is the mean time of a review of a pool while do runs.
