@@ -33,7 +33,7 @@ var (
 	reads = regexp.MustCompile(`^(kubectl holdfast (explain|who|show|history|list|audit|check|doctor|version)|kubectl (-n \S+ )?(get|describe))\b`)
 	span  = regexp.MustCompile("`([^`\n]+)`")
 	// elsewhere has what a fixture without agents, leader election, a network plugin or the types of others lacks. Its webhooks have a URL in the place of a service.
-	elsewhere = regexp.MustCompile(`doesn't have a resource type|no matches for kind "(PrometheusRule|ServiceMonitor|SecurityContextConstraints)"|ensure CRDs are installed first|exactly one of url or service|^Warning: |` +
+	elsewhere = regexp.MustCompile(`doesn't have a resource type|no matches for kind "(MutatingAdmissionPolicy(Binding)?|PrometheusRule|ServiceMonitor|SecurityContextConstraints)"|ensure CRDs are installed first|exactly one of url or service|^Warning: |` +
 		`"(ciliumnodes|holdfast-agent|holdfast-manager|holdfast-ca|whereabouts-reconciler|rke2-multus-rke2-whereabouts)" not found`)
 	// mention is the name of a command in a sentence, without what the command needs.
 	mention = regexp.MustCompile(`^kubectl holdfast (explain|who|show|history)$`)
