@@ -56,7 +56,7 @@ func reference() string {
 	root := newCommand(strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{})
 	var page strings.Builder
 	page.WriteString(referenceHead)
-	fmt.Fprintf(&page, "## Exit codes\n\n```\n%s\n```\n", exitCodes)
+	fmt.Fprintf(&page, "## Exit codes\n\n```text\n%s\n```\n", exitCodes)
 	for _, command := range root.Commands() {
 		if command.Name() != "completion" && !command.Hidden {
 			describe(&page, command)
@@ -74,7 +74,7 @@ func describe(page *strings.Builder, command *cobra.Command) {
 	if command.Flags().HasFlags() && !strings.Contains(use, "[flags]") {
 		use += " [flags]"
 	}
-	fmt.Fprintf(page, "\n## kubectl holdfast %s\n\n```\nkubectl holdfast %s\n```\n\n```text\n%s\n```\n", command.Name(), use, long)
+	fmt.Fprintf(page, "\n## kubectl holdfast %s\n\n```text\nkubectl holdfast %s\n```\n\n```text\n%s\n```\n", command.Name(), use, long)
 	if len(command.Aliases) > 0 {
 		fmt.Fprintf(page, "\nAlso `kubectl holdfast %s`.\n", strings.Join(command.Aliases, "`, `kubectl holdfast "))
 	}

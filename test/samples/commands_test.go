@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-dev/holdfast/internal/testing/transcript"
 )
 
 // programs are the beginnings of the commands that are looked at, and the program that each runs.
@@ -147,6 +149,35 @@ func named(matches [][]string, word string) bool {
 		}
 	}
 	return false
+}
+
+var (
+	makeTarget   = regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`)
+	makeVariable = regexp.MustCompile(`\$[({]([A-Z_0-9]+)[)}:]|^([A-Z_0-9]+) *\??=`)
+	makeCommand  = regexp.MustCompile(`\bmake( [^&;|#\n]*)?`)
+)
+
+// TestWhatMakeIsGivenExists looks for targets and variables in the makefiles.
+func TestWhatMakeIsGivenExists(t *testing.T) {
+	makefiles := read(t, "Makefile")
+	for _, file := range below(t, "hack", ".mk") {
+		makefiles += read(t, file)
+	}
+	targets, variables := makeTarget.FindAllStringSubmatch(makefiles, -1), makeVariable.FindAllStringSubmatch(makefiles, -1)
+	commands, err := transcript.Of(os.DirFS(root), transcript.Look, transcript.Quickstart)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range commands {
+		for _, given := range makeCommand.FindAllStringSubmatch(inQuotes.ReplaceAllString(c.Command, "TEXT"), -1) {
+			for word := range strings.FieldsSeq(given[1]) {
+				variable, _, assigned := strings.Cut(word, "=")
+				if !assigned && !named(targets, word) || assigned && !named(variables, variable) {
+					t.Errorf("%s:%d: %q: no makefile has %s", c.Page, c.Line, c.Command, word)
+				}
+			}
+		}
+	}
 }
 
 // TestComponentsAndPathsInDocumentsExist looks for what `make deploy` is given to add, and for paths of manifests and tools, in the tree.

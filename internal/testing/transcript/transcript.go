@@ -24,7 +24,12 @@ const (
 	outputLanguage = "text"
 )
 
-var comment = regexp.MustCompile(`\s+#.*$`)
+var (
+	comment = regexp.MustCompile(`\s+#.*$`)
+	quoted  = regexp.MustCompile(`(?s)'[^']*'|"(?:\\.|[^"\\])*"`)
+	opening = regexp.MustCompile(`(?:^|\s)(?:for|while)\s`)
+	closing = regexp.MustCompile(`(?m)(?:^|\s)done(?:\s|$)`)
+)
 
 // Steps are the commands of a page in their order. A block of output belongs to the last command of the block of commands before it, if no
 // heading is between them.
@@ -45,6 +50,9 @@ type reader struct {
 	block    []string
 	// follows reports whether a block of output would belong to the last step.
 	follows bool
+	// begun is a command that goes on in the next line, and begunAt the line in which it begins.
+	begun   string
+	begunAt int
 }
 
 func (r *reader) read(number int, line string) {
@@ -65,7 +73,10 @@ func (r *reader) read(number int, line string) {
 
 // end ends a block.
 func (r *reader) end() {
-	r.inside = false
+	if r.begun != "" { // shown as it is: what takes it as a command fails
+		r.steps = append(r.steps, Step{Line: r.begunAt, Command: r.begun})
+	}
+	r.inside, r.begun = false, ""
 	if r.language == outputLanguage && r.follows {
 		r.steps[len(r.steps)-1].Output = strings.Join(r.block, "\n") + "\n"
 		r.follows = false
@@ -78,7 +89,26 @@ func (r *reader) command(number int, line string) {
 	if (r.language != "" && r.language != "sh") || command == "" || strings.HasPrefix(command, "#") {
 		return
 	}
-	r.steps, r.follows = append(r.steps, Step{Line: number, Command: command}), true
+	if r.begun == "" {
+		r.begunAt = number
+	} else {
+		command = r.begun + "\n" + command
+	}
+	if r.begun = command; unfinished(command) {
+		return
+	}
+	r.steps, r.follows, r.begun = append(r.steps, Step{Line: r.begunAt, Command: command}), true, ""
+}
+
+// unfinished reports whether a shell would ask for another line.
+func unfinished(command string) bool {
+	bare := quoted.ReplaceAllString(command, "")
+	for _, end := range []string{"\\", "|", "&&"} {
+		if strings.HasSuffix(bare, end) {
+			return true
+		}
+	}
+	return strings.ContainsAny(bare, `'"`) || len(opening.FindAllString(bare+"\n", -1)) > len(closing.FindAllString(bare, -1))
 }
 
 var variable = []struct {

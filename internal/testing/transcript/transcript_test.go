@@ -3,6 +3,7 @@
 package transcript
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,6 +16,18 @@ func TestSteps(t *testing.T) {
 	want := []Step{{4, "kubectl get ipa", ""}, {5, "kubectl get pods", "NAME   AGE\nweb    12s\n"}, {25, "kubectl get nodes", ""}}
 	if diff := cmp.Diff(want, Steps(page)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestACommandOfSeveralLinesIsOne(t *testing.T) {
+	for _, command := range []string{
+		"helm install holdfast \\\n--set a=b", "kubectl get pods |\ngrep web", "kubectl patch -p '{\n}' || true", "echo \"it's\nthe end\"",
+		"while\ntest -n \"$a\"\ndo\necho | while read -r b; do\ntrue\ndone\nsleep 2\ndone", "for a in b c; do\necho $a --for=d\ndone",
+	} {
+		want := []Step{{2, command, ""}, {3 + strings.Count(command, "\n"), "kubectl wait --for=delete", ""}}
+		if diff := cmp.Diff(want, Steps("```\n"+command+"\nkubectl wait --for=delete   # it's soon\n```\n")); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ package plugin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -12,11 +13,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,21 +28,21 @@ import (
 	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
-// pages are those of which each command that only reads is run, and each output that is shown compared.
-var pages = []string{"README.md", "docs/troubleshooting.md", "docs/operations.md", "docs/installation.md", "docs/faq.md", "docs/runbook"}
-
 var (
+	// reads are the commands that are run where a sentence has them.
 	reads = regexp.MustCompile(`^(kubectl holdfast (explain|who|show|history|list|audit|check|doctor|version)|kubectl (-n \S+ )?(get|describe))\b`)
 	span  = regexp.MustCompile("`([^`\n]+)`")
-	// elsewhere has what a fixture without agents, leader election or the types of other networks lacks.
-	elsewhere = regexp.MustCompile(`doesn't have a resource type|"(ciliumnodes|holdfast-agent|holdfast-manager)" not found`)
+	// elsewhere has what a fixture without agents, leader election, a network plugin or the types of others lacks. Its webhooks have a URL in the place of a service.
+	elsewhere = regexp.MustCompile(`doesn't have a resource type|no matches for kind "(MutatingAdmissionPolicy(Binding)?|PrometheusRule|ServiceMonitor|SecurityContextConstraints)"|ensure CRDs are installed first|exactly one of url or service|^Warning: |` +
+		`"(ciliumnodes|holdfast-agent|holdfast-manager|holdfast-ca|whereabouts-reconciler|rke2-multus-rke2-whereabouts)" not found`)
 	// mention is the name of a command in a sentence, without what the command needs.
-	mention = regexp.MustCompile(`^kubectl holdfast (explain|who|history)$`)
+	mention = regexp.MustCompile(`^kubectl holdfast (explain|who|show|history)$`)
 	numbers = regexp.MustCompile(`\b\d+\b`)
 	// lacking is what the doctor says of an API server that lacks a feature.
 	lacking = regexp.MustCompile(`(?m)^OK +features .*\n`)
 	// built is what differs from build to build.
 	built = regexp.MustCompile(`v\d+\.\d+\.\d+[-+.0-9a-z]*|\bunknown\b|(holdfast-manager-config-)[0-9a-z]+`)
+	uid   = regexp.MustCompile(`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`)
 )
 
 var _ = suite.Describe("The pages", Ordered, func() {
@@ -61,53 +64,156 @@ var _ = suite.Describe("The pages", Ordered, func() {
 
 	It("show what the commands print", func(ctx context.Context) {
 		kubeconfig, shown := w.kubeconfig(), 0
-		for _, page := range pageFiles() {
-			for _, step := range transcript.Steps(read(page)) {
-				if step.Output == "" {
-					continue
-				}
-				shown++
-				out, _, _ := shell(ctx, kubeconfig, w.typed(step.Command, pod))
-				if !fixture.ServesMutatingPolicies() { // the pages show a newer server, of which the doctor has nothing to say here
-					out = lacking.ReplaceAllString(out, "")
-				}
-				Expect(anonymous(w.onPage(out))).To(HavePrefix(anonymous(step.Output)), "%s:%d: %s\n%s", page, step.Line, step.Command, w.onPage(out))
+		for _, c := range shownBy(transcript.Read) {
+			if c.Output == "" {
+				continue
 			}
+			shown++
+			out, _, _ := shell(ctx, kubeconfig, w.typed(c.Command, pod))
+			if !fixture.ServesMutatingPolicies() { // the pages show a newer server, of which the doctor has nothing to say here
+				out = lacking.ReplaceAllString(out, "")
+			}
+			Expect(anonymous(w.onPage(out))).To(HavePrefix(anonymous(c.Output)), "%s:%d: %s\n%s", c.Page, c.Line, c.Command, w.onPage(out))
 		}
-		Expect(shown).To(BeNumerically(">=", 4), "outputs that the pages show")
+		Expect(shown).To(BeNumerically(">=", 5), "outputs that the pages show")
 	}, SpecTimeout(specTimeout))
 
 	It("have the patch that takes our finalizer alone", func(ctx context.Context) {
-		steps := slices.DeleteFunc(transcript.Steps(read("docs/operations.md")), func(s transcript.Step) bool { return !strings.HasPrefix(s.Command, "kubectl patch pod NAME ") })
-		Expect(steps).To(HaveLen(1))
-		out, stderr, code := shell(ctx, w.kubeconfig(), w.typed(steps[0].Command, pod))
+		patches := byHand("docs/operations.md")
+		Expect(patches).To(HaveLen(1))
+		out, stderr, code := shell(ctx, w.kubeconfig(), w.typed(patches[0], pod))
 		Expect(code).To(BeZero(), out+stderr)
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
 		Expect(w.entries(ctx)).To(HaveLen(1), "the address is kept")
 		awaitReason(ctx, string(pod.UID), v1alpha1.ReasonNodeUnreachable)
 	}, SpecTimeout(specTimeout))
 
-	It("name commands that work", func(ctx context.Context) {
-		kubeconfig, ran := w.kubeconfig(), 0
-		var failed []string
-		for _, page := range pageFiles() {
-			for _, command := range readOnly(read(page)) {
-				ran++
-				out, stderr, code := shell(ctx, kubeconfig, w.typed(command, pod))
-				needsALook := code == 2 && strings.HasPrefix(command, "kubectl holdfast ")
-				if code != 0 && !needsALook && !elsewhere.MatchString(stderr) {
-					failed = append(failed, page+": "+command+": "+out+stderr)
+	It("lead from two reports to the release of what leaked", func(ctx context.Context) {
+		for i, page := range []string{"docs/migration.md", "docs/reference/kubectl-holdfast.md"} {
+			w.add(ctx, 10+i, w.namespace+"/gone", leaked(10+i))
+			awaitReason(ctx, "orphan-"+leaked(10+i), v1alpha1.ReasonOwnerUnknown)
+			commands := slices.DeleteFunc(byHand(page), func(command string) bool { return !strings.Contains(command, "report") })
+			Expect(len(commands)).To(BeNumerically(">=", 3))
+			kubeconfig, folder := w.kubeconfig(), GinkgoT().TempDir()
+			for _, command := range commands {
+				out, stderr, code := shellIn(ctx, folder, kubeconfig, strings.TrimSpace(command)+answer(command, "1"))
+				if strings.Contains(command, " audit ") {
+					Expect(code).To(Equal(2), command+out+stderr)
+				} else {
+					Expect(code).To(BeZero(), command+out+stderr)
 				}
+				if strings.HasSuffix(command, "first.json") {
+					backdate(filepath.Join(folder, "first.json"), time.Minute)
+				}
+			}
+			Expect(w.entries(ctx)).To(And(HaveLen(1), HaveKey("1")), page)
+		}
+	}, SpecTimeout(specTimeout))
+
+	It("release an address by its own reason, and let a pod go", func(ctx context.Context) {
+		commands := slices.DeleteFunc(byHand("docs/reference/kubectl-holdfast.md"), func(command string) bool { return strings.Contains(command, "report") })
+		Expect(commands).To(HaveLen(2))
+		for _, command := range commands {
+			out, stderr, code := shell(ctx, w.kubeconfig(), w.typed(command, pod)+answer(command, w.ip(1)))
+			Expect(code).To(BeZero(), command+out+stderr)
+		}
+		Expect(w.entries(ctx)).To(BeEmpty())
+		Expect(exists(ctx, pod)).To(BeFalse())
+	}, SpecTimeout(specTimeout))
+
+	It("name commands that work", func(ctx context.Context) {
+		Expect(client.IgnoreAlreadyExists(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "holdfast-sample"}}))).To(Succeed())
+		kubeconfig, folder := w.kubeconfig(), GinkgoT().TempDir()
+		fixture.Command("manager")
+		for name, file := range map[string]string{"tls.crt": certDir + "/tls.crt", "tls.key": certDir + "/tls.key", "ca.crt": certDir + "/tls.crt",
+			"my-config.yaml": fixture.Path("config/manager/config.yaml")} { // which commands read
+			Expect(os.Symlink(file, filepath.Join(folder, name))).To(Succeed())
+		}
+		var commands, failed []string
+		for _, c := range shownBy(transcript.Read, transcript.DryRun, transcript.Flags) {
+			commands = append(commands, harmless(c))
+		}
+		for _, page := range pageFiles() {
+			commands = append(commands, inSentences(read(page))...)
+		}
+		slices.Sort(commands)
+		commands = slices.Compact(commands)
+		for _, command := range commands {
+			_, stderr, code := shellIn(ctx, folder, kubeconfig, w.typed(command, pod))
+			found := code == 2 && strings.HasPrefix(command, "kubectl holdfast ") || code == 1 && strings.HasPrefix(command, "kubectl diff ") && stderr == ""
+			unexpected := slices.DeleteFunc(strings.Split(strings.TrimSpace(stderr), "\n"), elsewhere.MatchString)
+			if code != 0 && !found && len(unexpected) > 0 {
+				failed = append(failed, fmt.Sprintf("%s: exit code %d: %s", command, code, stderr))
 			}
 		}
 		Expect(failed).To(BeEmpty())
-		Expect(ran).To(BeNumerically(">", 30), "commands of the pages")
+		Expect(len(commands)).To(BeNumerically(">", 75), "commands of the pages")
 	}, SpecTimeout(specTimeout))
 })
 
+// repository has the pages.
+func repository() fs.FS {
+	GinkgoHelper()
+	return os.DirFS(fixture.Path())
+}
+
+// shownBy are the commands of all pages that belong to tests.
+func shownBy(tests ...transcript.Test) []transcript.Command {
+	GinkgoHelper()
+	found, err := transcript.Of(repository(), tests...)
+	Expect(err).NotTo(HaveOccurred())
+	return found
+}
+
+// byHand are the commands of a page that release something.
+func byHand(page string) []string {
+	GinkgoHelper()
+	var found []string
+	for _, c := range shownBy(transcript.ByHand) {
+		if c.Page == page {
+			found = append(found, c.Command)
+		}
+	}
+	return found
+}
+
+// answer gives the plugin what it asks for before it releases.
+func answer(command, confirmed string) string {
+	if strings.Contains(command, " release ") && !strings.Contains(command, "--dry-run") {
+		return " --confirm " + confirmed
+	}
+	return ""
+}
+
+// harmless is a command that changes nothing: what would is run dry, and of what does not run here kubectl parses the flags.
+func harmless(c transcript.Command) string {
+	command := strings.TrimPrefix(c.Command, "bin/")
+	if rest, is := strings.CutPrefix(command, "oc "); is {
+		command = "kubectl " + rest
+	}
+	if before, _, piped := strings.Cut(command, " | "); piped && (c.Test == transcript.Flags || strings.Contains(command, " | jq ")) {
+		command = before
+	}
+	switch {
+	case c.Test == transcript.Flags:
+		return command + " --help"
+	case c.Test == transcript.Read || strings.Contains(command, "--dry-run"):
+		return command
+	case strings.Contains(command, "kubectl diff "):
+		return command + " --force-conflicts"
+	case strings.Contains(command, "--server-side"):
+		return command + " --dry-run=server --force-conflicts"
+	case strings.Contains(command, " delete "):
+		return command + " --dry-run=server --ignore-not-found"
+	case strings.Contains(command, " create "):
+		return command + " --dry-run=client"
+	}
+	return command + " --dry-run=server"
+}
+
 func read(page string) string {
 	GinkgoHelper()
-	text, err := os.ReadFile(filepath.Join(fixture.Path(), page))
+	text, err := fs.ReadFile(repository(), page)
 	Expect(err).NotTo(HaveOccurred())
 	return string(text)
 }
@@ -115,42 +221,32 @@ func read(page string) string {
 func pageFiles() []string {
 	GinkgoHelper()
 	var files []string
-	for _, page := range pages {
-		Expect(filepath.WalkDir(filepath.Join(fixture.Path(), page), func(path string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || filepath.Ext(path) != ".md" {
-				return err
-			}
-			name, err := filepath.Rel(fixture.Path(), path)
-			files = append(files, name)
-			return err
-		})).To(Succeed())
+	for _, c := range shownBy(transcript.Read) {
+		files = append(files, c.Page)
 	}
-	return files
+	return slices.Compact(files)
 }
 
-// readOnly are the commands of a page that only read, of its blocks and of its sentences, up to a pipe.
-func readOnly(page string) []string {
+// inSentences are the commands of a page's sentences that only read, up to a pipe.
+func inSentences(page string) []string {
 	var found []string
-	for _, step := range transcript.Steps(page) {
-		found = append(found, step.Command)
-	}
 	for _, m := range span.FindAllStringSubmatch(page, -1) {
-		found = append(found, m[1])
+		command, _, _ := strings.Cut(m[1], " | ")
+		found = append(found, command)
 	}
-	for i := range found {
-		found[i], _, _ = strings.Cut(found[i], " | ")
-	}
-	found = slices.DeleteFunc(found, func(command string) bool {
+	return slices.DeleteFunc(found, func(command string) bool {
 		return !reads.MatchString(command) || mention.MatchString(command) || strings.ContainsAny(command, "…<>$\\") || strings.HasSuffix(command, " -w")
 	})
-	slices.Sort(found)
-	return slices.Compact(found)
 }
 
 // typed is a command of a page with the world's names in the place of those that the page has, or leaves to its reader.
 func (w *world) typed(command string, pod *corev1.Pod) string {
-	return strings.NewReplacer("ipa NAME", "ipa "+string(pod.UID), "ipa/NAME", "ipa/"+string(pod.UID), "nrp NAME", "nrp", "gn UID", "gn", "noderesourcepolicies NAME", "noderesourcepolicies", "NAMESPACE", w.namespace, "-n apps", "-n "+w.namespace,
-		"NAME", pod.Name, "NODE", w.node, "node-b", w.node, "ADDRESS", w.ip(1), "192.0.2.3", w.ip(1), "192.168.2.3", w.ip(1), " UID", " "+string(pod.UID)).Replace(command)
+	command = uid.ReplaceAllString(command, string(pod.UID))
+	return strings.NewReplacer("ipa NAME", "ipa "+string(pod.UID), "ipa/NAME", "ipa/"+string(pod.UID), "ipa/orphan-4fe2c1d0b3a5", "ipa/"+string(pod.UID), "nrp NAME", "nrp", "gn UID", "gn",
+		"noderesourcepolicies NAME", "noderesourcepolicies", "=NETWORK", "=net", "NAMESPACE", w.namespace, "-n apps", "-n "+w.namespace,
+		"-n holdfast-sample delete pod five-1", "-n "+w.namespace+" delete pod "+pod.Name, "five-1 -n holdfast-sample", pod.Name+" -n "+w.namespace, "NAME", pod.Name, "pod/web-1", "pod/"+pod.Name,
+		"NODE", w.node, "node-b", w.node, "ADDRESS", w.ip(1), "192.0.2.3", w.ip(1), "192.168.2.3", w.ip(1), "fd00:2::7", w.ip(1), " UID", " "+string(pod.UID),
+		" config/", " "+fixture.Path("config")+"/", "-k .", "-k "+fixture.Path("config/default")).Replace(command)
 }
 
 // onPage is an output with the names of the pages in the place of the world's.
@@ -176,9 +272,15 @@ func (w *world) kubeconfig() string {
 // shell runs a command as a reader of the page does.
 func shell(ctx context.Context, kubeconfig, command string) (out, stderr string, code int) {
 	GinkgoHelper()
+	return shellIn(ctx, GinkgoT().TempDir(), kubeconfig, command) // some write a file
+}
+
+// shellIn runs it in a folder.
+func shellIn(ctx context.Context, folder, kubeconfig, command string) (out, stderr string, code int) {
+	GinkgoHelper()
 	folders := []string{filepath.Dir(fixture.Command("kubectl-holdfast")), plane.AssetsDir(), os.Getenv("PATH")}
 	run := exec.CommandContext(ctx, "sh", "-c", command)
-	run.Dir = GinkgoT().TempDir() // some write a file
+	run.Dir = folder
 	run.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "KUBECACHEDIR="+GinkgoT().TempDir(), "PATH="+strings.Join(folders, ":"))
 	output, err := run.Output()
 	var exit *exec.ExitError

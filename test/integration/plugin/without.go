@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/holdfast-dev/holdfast/internal/testing/transcript"
 	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
@@ -131,6 +132,11 @@ var _ = without.Describe("A cluster without Holdfast", Ordered, func() {
 		Expect(r.code).To(Equal(2), r.out+r.err)
 		Expect(text(r.out)).To(Equal(leakOnly))
 		Expect(decoded(plugin(ctx, "audit", "-o", "json"))).To(HaveKeyWithValue("notServed", ConsistOf("ipallocations.holdfast.dev", "noderesourcepolicies.holdfast.dev")))
+		By("as the page shows")
+		shown := shownBy(transcript.Alone)
+		Expect(shown).To(HaveLen(1))
+		out, stderr, _ := shell(ctx, plane.Kubeconfig(), shown[0].Command)
+		Expect(text(out)).To(HavePrefix(text(shown[0].Output)), stderr)
 		By("by a user who may not read definitions")
 		r = pluginWith(ctx, reader(ctx), "", "audit")
 		Expect(r.code).To(Equal(2), r.out+r.err)

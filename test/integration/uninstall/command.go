@@ -4,6 +4,7 @@ package uninstall
 
 import (
 	"context"
+	"os"
 	"os/exec"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/onsi/gomega/gbytes"
 	"github.com/onsi/gomega/gexec"
 
+	"github.com/holdfast-dev/holdfast/internal/testing/transcript"
 	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
@@ -128,6 +130,12 @@ var _ = suite.Describe("The command", func() {
 		Expect(admin.Create(ctx, bare)).To(Succeed())
 
 		before, after := documented("Stop the manager, every webhook"), documented("Remove the finalizer from every pod")
+		check, rest := documented("Check whether any is left"), documented("Remove the rest")
+		shown, err := transcript.Of(os.DirFS(fixture.Path()), transcript.Uninstall)
+		Expect(err).NotTo(HaveOccurred())
+		for _, c := range shown {
+			Expect(before+after+check+rest).To(ContainSubstring(strings.SplitN(c.Command, "\n", 2)[0]), "%s:%d", c.Page, c.Line)
+		}
 		shell(ctx, before)
 		Eventually(ctx, func() []string { return webhooksAndProtectors(ctx) }).Should(BeEmpty())
 		shell(ctx, after)
@@ -137,12 +145,12 @@ var _ = suite.Describe("The command", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(live.Finalizers).To(ConsistOf(foreign))
 		Expect(live.Labels).To(Equal(map[string]string{"app": "web"}))
-		Expect(shell(ctx, documented("Check whether any is left"))).To(Equal("0\n"))
+		Expect(shell(ctx, check)).To(Equal("0\n"))
 		By("removing the rest as documented")
 		removing, removed := context.WithCancel(ctx)
 		defer removed()
 		go fixture.TouchDefinitions(removing)
-		shell(ctx, documented("Remove the rest"))
+		shell(ctx, rest)
 		Eventually(ctx, func() []string { return leftovers(ctx) }).Should(BeEmpty())
 	}, SpecTimeout(specTimeout))
 })

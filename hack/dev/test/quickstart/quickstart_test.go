@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package quickstart_test types docs/quickstart.md as people do, and compares what each command prints with what the page shows.
+// Package quickstart_test types docs/quickstart.md as people do, and before its end what docs/demo.md shows, and compares what each command prints
+// with what the page shows.
 package quickstart_test
 
 import (
@@ -51,8 +52,6 @@ var _ = Describe("docs/quickstart.md", func() {
 	It("shows what its commands print", func(ctx context.Context) {
 		root, err := cluster.FindRoot()
 		Expect(err).NotTo(HaveOccurred())
-		page, err := os.ReadFile(filepath.Join(root, "docs", "quickstart.md"))
-		Expect(err).NotTo(HaveOccurred())
 		program, err := gexec.Build("github.com/holdfast-dev/holdfast/hack/dev")
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(gexec.CleanupBuildArtifacts)
@@ -62,10 +61,14 @@ var _ = Describe("docs/quickstart.md", func() {
 		t.path = strings.Join([]string{programs, filepath.Join(root, "bin"), filepath.Join(root, "bin", "kube"), os.Getenv("PATH")}, ":")
 		DeferCleanup(func(ctx context.Context) { Expect(supervisor.Stop(ctx, t.dir, GinkgoWriter)).To(Succeed()) })
 
-		steps := transcript.Steps(string(page))
-		Expect(len(steps)).To(BeNumerically(">", 8), "the page has other blocks than this test reads")
-		for _, step := range steps {
-			t.play(ctx, step)
+		commands, err := transcript.Of(os.DirFS(root), transcript.Quickstart)
+		Expect(err).NotTo(HaveOccurred())
+		demo := slices.DeleteFunc(slices.Clone(commands), func(c transcript.Command) bool { return c.Page != "docs/demo.md" })
+		page := slices.DeleteFunc(commands, func(c transcript.Command) bool { return c.Page != "docs/quickstart.md" }) // what README.md shows is among it
+		Expect(len(page)).To(BeNumerically(">", 8), "the page has other blocks than this test reads")
+		Expect(page[len(page)-1].Command).To(Equal("make dev-down"))
+		for _, c := range slices.Insert(page, len(page)-1, demo...) {
+			t.play(ctx, c.Step)
 		}
 	}, SpecTimeout(3*patience))
 })
