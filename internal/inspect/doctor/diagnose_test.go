@@ -240,7 +240,10 @@ func TestDiagnose(t *testing.T) {
 		}, "IPAM", Warn, "there is no DaemonSet kube-system/whereabouts"},
 		"removals that were not safe": {func(_ *testing.T, f *Facts) {
 			f.Events = release.Known([]inspect.Event{{Reason: "UnsafeReleaseRefused", Count: 3, Last: now.Add(-time.Minute), Note: "by x"}, {Reason: "UnsafeReleaseRefused", Last: now.Add(-2 * time.Hour)}})
-		}, "unsafe releases", Warn, "3 removals within the last hour were not safe (mode Warn); the last: by x"},
+		}, "unsafe releases", Warn, "removals within the last hour that were not safe: 3 refused (mode Warn); the last: by x"},
+		"removals that were not safe, and allowed": {func(_ *testing.T, f *Facts) {
+			f.Events = release.Known([]inspect.Event{{Reason: "UnsafeReleaseRefused", Last: now.Add(-time.Minute)}, {Reason: "UnsafeReleaseWarned", Count: 2, Last: now, Note: "by y"}})
+		}, "unsafe releases", Warn, "that were not safe: 2 allowed with a warning, 1 refused (mode Warn); the last: by y"},
 		"no agents, and none needed":                          {func(_ *testing.T, f *Facts) { f.Agents = release.Absent[*appsv1.DaemonSet]() }, "agents", OK, "not needed"},
 		"no agents, and their reports are needed":             {func(_ *testing.T, f *Facts) { f.Agents = release.Absent[*appsv1.DaemonSet](); withAgents(f) }, "agents", Fail, "everything is held"},
 		"a node without an agent":                             {func(_ *testing.T, f *Facts) { f.AgentPods = nil }, "agents", Warn, "no agent is Ready on a"},

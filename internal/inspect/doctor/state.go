@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -146,16 +147,19 @@ func ipam(d *Diagnosis, f *Facts, _ time.Time) {
 	}
 }
 
+// notSafe are the events about removals that were not proven safe, by what became of the removal.
+var notSafe = map[string]string{string(v1alpha1.ReasonUnsafeReleaseRefused): "refused", string(v1alpha1.ReasonUnsafeReleaseWarned): "allowed with a warning"}
+
 // reconciler: the reconciler of whereabouts, or any other client, was refused, or warned.
 func reconciler(d *Diagnosis, f *Facts, now time.Time) {
 	const name, within = "unsafe releases", time.Hour
 	if !d.knows(name, f.Events) {
 		return
 	}
-	count, last := int32(0), inspect.Event{}
+	counts, last := map[string]int32{}, inspect.Event{}
 	for _, e := range f.Events.Get() {
-		if e.Reason == "UnsafeReleaseRefused" && now.Sub(e.Last) <= within {
-			count += max(e.Count, 1)
+		if became := notSafe[e.Reason]; became != "" && now.Sub(e.Last) <= within {
+			counts[became] += max(e.Count, 1)
 			if e.Last.After(last.Last) {
 				last = e
 			}
@@ -165,8 +169,12 @@ func reconciler(d *Diagnosis, f *Facts, now time.Time) {
 	if f.Configuration.IsKnown() {
 		mode = f.Configuration.Get().UnsafeReleases.Mode
 	}
-	if count > 0 {
-		d.add(Warn, name, fmt.Sprintf("%d removals within the last hour were not safe (mode %s); the last: %s", count, mode, last.Note),
+	if len(counts) > 0 {
+		var texts []string
+		for _, became := range slices.Sorted(maps.Keys(counts)) {
+			texts = append(texts, fmt.Sprintf("%d %s", counts[became], became))
+		}
+		d.add(Warn, name, fmt.Sprintf("removals within the last hour that were not safe: %s (mode %s); the last: %s", strings.Join(texts, ", "), mode, last.Note),
 			"see who it was: whereabouts' own reconciler frees addresses in use (set its schedule to never, or unsafeReleases.mode to Deny); a person, or a node's CNI that is not known (unsafeReleases.daemonSets)")
 	}
 	d.ok(name, "none within the last hour (mode %s)", mode)

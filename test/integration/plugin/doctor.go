@@ -74,10 +74,12 @@ var _ = suite.Describe("The doctor", Ordered, func() {
 		w.run(ctx, "web-0", 1)
 		// What other specs did on purpose is in events, which may be late.
 		Eventually(ctx, func(g Gomega) {
-			var events corev1.EventList
-			g.Expect(admin.List(ctx, &events, client.MatchingFields{"reason": string(v1alpha1.ReasonUnsafeReleaseRefused)})).To(Succeed())
-			for i := range events.Items {
-				g.Expect(client.IgnoreNotFound(admin.Delete(ctx, &events.Items[i]))).To(Succeed())
+			for _, reason := range []v1alpha1.Reason{v1alpha1.ReasonUnsafeReleaseRefused, v1alpha1.ReasonUnsafeReleaseWarned} {
+				var events corev1.EventList
+				g.Expect(admin.List(ctx, &events, client.MatchingFields{"reason": string(reason)})).To(Succeed())
+				for i := range events.Items {
+					g.Expect(client.IgnoreNotFound(admin.Delete(ctx, &events.Items[i]))).To(Succeed())
+				}
 			}
 			r := plugin(ctx, "doctor", "-n", w.namespace)
 			g.Expect(text(r.out)).To(MatchRegexp(healthy))
