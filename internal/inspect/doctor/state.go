@@ -49,6 +49,26 @@ func agents(d *Diagnosis, f *Facts, now time.Time) {
 	d.ok(name, "one is Ready on each of %d nodes, and no query is without a response", len(f.Nodes.Get()))
 }
 
+// agentDelays: manager and agents have the same delays.sandboxCreationMax. Equal ones are expected, and not worth a line.
+func agentDelays(d *Diagnosis, f *Facts, _ time.Time) {
+	const name = "delays of the agents"
+	if !f.Agents.IsKnown() || !f.Configuration.IsKnown() || f.Assumed {
+		return // other checks report that
+	}
+	if !d.knows(name, f.AgentConfiguration) {
+		return
+	}
+	managers, theirs := f.Configuration.Get().Delays.SandboxCreationMax.Duration, f.AgentConfiguration.Get().Delays.SandboxCreationMax.Duration
+	const do = "set delays.sandboxCreationMax to one value in both configurations, the longer one unless you know better"
+	found := fmt.Sprintf("delays.sandboxCreationMax is %s in the agents' configuration and %s in the manager's", theirs, managers)
+	switch {
+	case theirs < managers:
+		d.add(Fail, name, found+": agents may report that a sandbox is gone while it is still being created", do)
+	case theirs > managers:
+		d.add(Warn, name, found+": responses about sandboxes that were never listed come later than the manager expects", do)
+	}
+}
+
 // withoutAgents reports the nodes without an agent that is Ready, and apart from them those that are not Ready themselves, where none can be.
 func withoutAgents(d *Diagnosis, f *Facts, name string, level Level) bool {
 	var without, down []string
