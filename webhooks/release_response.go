@@ -24,6 +24,8 @@ import (
 const (
 	// maxExplained is how many removals a response explains.
 	maxExplained = 3
+	// allowedByWarn precedes what mode Deny would have responded.
+	allowedByWarn = "Allowed, because the mode is Warn; in mode Deny: "
 )
 
 // finding is a judgement and the object that it is about, nil where there is none.
@@ -54,6 +56,8 @@ func (g *releaseGuard) respond(ctx context.Context, req *admission.Request, r re
 	for _, f := range findings {
 		metrics.UnsafeReleases.WithLabelValues(r.resource, g.decision(f), string(f.Reason)).Inc()
 		switch {
+		case f.isRefusal() && g.options.Mode == ReleaseModeWarn:
+			refused = append(refused, allowedByWarn+f.Message)
 		case f.isRefusal():
 			refused = append(refused, f.Message)
 		case f.Message != "":
@@ -109,7 +113,7 @@ func (g *releaseGuard) emit(req *admission.Request, f finding) {
 	case !f.isRefusal():
 		reason = v1alpha1.ReasonMalformedPool
 	case g.options.Mode == ReleaseModeWarn:
-		note = "Allowed, because the mode is Warn; in mode Deny: " + note
+		reason, note = v1alpha1.ReasonUnsafeReleaseWarned, allowedByWarn+note
 	}
 	g.recorder.Eventf(f.about, nil, corev1.EventTypeWarning, string(reason), "GuardRelease", "%s", eventlimit.Note(note))
 }

@@ -387,11 +387,11 @@ func TestModes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		mode                          ReleaseMode
 		allowed, warns, reads, dryRun bool
-		eventIsExpected               bool
+		event                         string
 	}{
 		"Off reads nothing":              {mode: ReleaseModeOff, allowed: true},
-		"Warn lets it through and warns": {mode: ReleaseModeWarn, allowed: true, warns: true, reads: true, eventIsExpected: true},
-		"Deny refuses":                   {mode: ReleaseModeDeny, reads: true, eventIsExpected: true},
+		"Warn lets it through and warns": {mode: ReleaseModeWarn, allowed: true, warns: true, reads: true, event: "Warning UnsafeReleaseWarned Allowed, because the mode is Warn"},
+		"Deny refuses":                   {mode: ReleaseModeDeny, reads: true, event: "Warning UnsafeReleaseRefused UnsafeReleaseRefused: 10.10.0.1"},
 		"a dry run leaves no event":      {mode: ReleaseModeDeny, reads: true, dryRun: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -406,8 +406,19 @@ func TestModes(t *testing.T) {
 			if (c.reads.Load() > 0) != tc.reads {
 				t.Errorf("%d reads", c.reads.Load())
 			}
-			if (len(recorded) > 0) != tc.eventIsExpected {
-				t.Errorf("%d events", len(recorded))
+			for _, warning := range response.Warnings {
+				if !strings.HasPrefix(warning, allowedByWarn) {
+					t.Errorf("the warning %q does not say that the removal was allowed", warning)
+				}
+			}
+			if (len(recorded) > 0) != (tc.event != "") {
+				t.Fatalf("%d events", len(recorded))
+			}
+			if tc.event == "" {
+				return
+			}
+			if got := <-recorded; !strings.HasPrefix(got, tc.event) {
+				t.Errorf("event %q, want %q", got, tc.event)
 			}
 		})
 	}

@@ -84,6 +84,8 @@ const (
 	ReasonMalformedPool Reason = "MalformedPool"
 	// ReasonUnsafeReleaseRefused: admission refused a removal because the address is, or may be, in use.
 	ReasonUnsafeReleaseRefused Reason = "UnsafeReleaseRefused"
+	// ReasonUnsafeReleaseWarned: admission allowed such a removal, and warned about it (unsafeReleases.mode Warn).
+	ReasonUnsafeReleaseWarned Reason = "UnsafeReleaseWarned"
 	// ReasonMalformedNetworks: a networks annotation or a NetworkAttachmentDefinition cannot be read; the pod is protected.
 	ReasonMalformedNetworks Reason = "MalformedNetworks"
 )

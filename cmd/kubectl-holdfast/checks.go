@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 
@@ -121,11 +122,16 @@ the decision table fits.
 Two checks are dry runs: the creation of a pod that names a network (in --namespace, or the
 context's), and the patch that removes our finalizer from a guarded pod. Nothing is stored.
 
+Before an installation, --manifest has it judge whether the cluster fits what a file would
+install: the version of Kubernetes, agents where they are needed, kinds that are not served, and
+the accounts that run CNI DEL. These are the combinations that the chart refuses.
+
 Each check is OK, WARN or FAIL. What could not be read is WARN and names the missing right. It
 ends with exit code 2 where a check failed; a warning is no failure.`
 
 func (o *options) newDoctorCommand() *cobra.Command {
-	return o.reporting(&cobra.Command{
+	manifest := ""
+	cmd := o.reporting(&cobra.Command{
 		Use:   "doctor",
 		Short: "Check whether Holdfast works, and what to do where it does not",
 		Long:  doctorDescription,
@@ -135,9 +141,15 @@ func (o *options) newDoctorCommand() *cobra.Command {
   kubectl holdfast doctor -o json | jq -e '[.checks[] | select(.level == "FAIL")] == []'
 
   # Try the protection where your workloads are
-  kubectl holdfast doctor -n apps`,
+  kubectl holdfast doctor -n apps
+
+  # Before the installation
+  kubectl kustomize config/default | kubectl holdfast doctor --manifest -`,
 		PreRun: func(*cobra.Command, []string) { o.warnings = rest.NoWarnings{} }, // the pod of the dry run causes some
 	}, func(ctx context.Context, c *collect.Cluster, _ []string) (inspect.Report, error) {
+		if manifest != "" {
+			return o.fits(ctx, c, manifest)
+		}
 		namespace, err := o.namespace()
 		if err != nil {
 			return nil, err
@@ -148,4 +160,23 @@ func (o *options) newDoctorCommand() *cobra.Command {
 		}
 		return doctor.Diagnose(f, o.now()), nil
 	})
+	cmd.Flags().StringVar(&manifest, "manifest", "", "judge, before an installation, whether the cluster fits what this `file` would install; - is standard input")
+	return cmd
+}
+
+// fits judges a manifest that is not installed yet.
+func (o *options) fits(ctx context.Context, c *collect.Cluster, file string) (inspect.Report, error) {
+	read := func() ([]byte, error) { return os.ReadFile(file) }
+	if file == "-" {
+		read = func() ([]byte, error) { return io.ReadAll(o.In) }
+	}
+	manifest, err := read()
+	if err != nil {
+		return nil, fmt.Errorf("reading the manifest: %w", err)
+	}
+	f, planned, err := c.Fits(ctx, file, manifest)
+	if err != nil {
+		return nil, err
+	}
+	return doctor.Fits(f, planned, o.now()), nil
 }

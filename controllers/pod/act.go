@@ -144,7 +144,9 @@ func (r *Reconciler) explainFailure(ctx context.Context, v *view, d release.Deci
 		return err
 	}
 	d.Reason, d.Message = v1alpha1.ReasonReleaseFailed, err.Error()
-	r.event(v, d, d.Reason, d.Message)
+	if r.held.set(v.uid, d.Reason) {
+		r.event(v, d, d.Reason, d.Message)
+	}
 	return errors.Join(err, r.explainOnPod(ctx, v, d), r.explainOnRecord(ctx, v, d))
 }
 

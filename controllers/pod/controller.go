@@ -345,7 +345,9 @@ func (r *Reconciler) takeFinalizerOff(ctx context.Context, seen *view, decision 
 	}
 	way, err := r.finalizers.Remove(ctx, seen.target())
 	if err != nil {
-		r.event(seen, decision, v1alpha1.ReasonUnprotectFailed, err.Error())
+		if r.held.set(seen.uid, v1alpha1.ReasonUnprotectFailed) {
+			r.event(seen, decision, v1alpha1.ReasonUnprotectFailed, err.Error())
+		}
 		return err
 	}
 	metrics.Unprotects.WithLabelValues(string(way)).Inc()

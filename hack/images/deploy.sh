@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs Holdfast with images of one's own, and waits until it runs.
+# Installs Holdfast with images of one's own where the cluster fits it, and waits until it runs.
 #
 #   hack/images/deploy.sh REGISTRY TAG [COMPONENT...]
 #
@@ -48,6 +48,9 @@ mkdir -p bin/deploy
 
 # In two steps, because a pipe would hide that the rendering failed.
 $kustomize build -o bin/deploy/holdfast.yaml bin/deploy
+# Combinations that the chart refuses, on the cluster of KUBECTL, which may have flags.
+# shellcheck disable=SC2086
+go run ./cmd/kubectl-holdfast doctor --manifest bin/deploy/holdfast.yaml ${kubectl#"${kubectl%% *}"}
 $kubectl apply --server-side -f bin/deploy/holdfast.yaml
 $kubectl rollout status --timeout=5m -n holdfast-system deployment/holdfast-manager
 # An installation without agents (the component kubelet-evidence) has no such DaemonSet.

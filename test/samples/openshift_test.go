@@ -17,7 +17,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/config"
 )
 
-const openshiftFolder = samplesFolder + "/openshift"
+const (
+	openshiftFolder    = samplesFolder + "/openshift"
+	openshiftComponent = "config/components/openshift"
+)
 
 // securityContextConstraints has the fields of OpenShift's type of that name that the sample may use (security.openshift.io/v1, written after
 // https://docs.redhat.com/en/documentation/openshift_container_platform/latest/html/authentication_and_authorization/managing-pod-security-policies):
@@ -140,23 +143,27 @@ func TestAgentsMountTheirRuntimesFolder(t *testing.T) {
 	}
 }
 
-// TestOpenShiftDiffersWhereItSays: beside what its documentation names the configuration is the installation's.
+// TestOpenShiftDiffersWhereItSays: the sample only warns of removals, and the component has what its documentation names beside the installation's.
 func TestOpenShiftDiffersWhereItSays(t *testing.T) {
-	theirs, ours := parseManager(t, openshiftFolder+"/manager.yaml"), parseManager(t, "config/manager/config.yaml")
-	if diff := cmp.Diff([]string{"openshift-multus"}, theirs.Whereabouts.Namespaces); diff != "" {
+	sample, component, ours := parseManager(t, openshiftFolder+"/manager.yaml"), parseManager(t, openshiftComponent+"/manager.yaml"), parseManager(t, "config/manager/config.yaml")
+	if sample.UnsafeReleases.Mode != configv1alpha1.ReleaseModeWarn || component.UnsafeReleases.Mode != configv1alpha1.ReleaseModeDeny {
+		t.Errorf("removals: %s in the sample, %s in the component", sample.UnsafeReleases.Mode, component.UnsafeReleases.Mode)
+	}
+	sample.UnsafeReleases.Mode = component.UnsafeReleases.Mode
+	if diff := cmp.Diff(component, sample); diff != "" {
+		t.Errorf("the manager (-component +sample):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"openshift-multus"}, component.Whereabouts.Namespaces); diff != "" {
 		t.Errorf("namespaces (-want +got):\n%s", diff)
 	}
-	if theirs.UnsafeReleases.Mode != configv1alpha1.ReleaseModeWarn {
-		t.Errorf("removals: %s", theirs.UnsafeReleases.Mode)
+	component.Whereabouts.Namespaces, component.UnsafeReleases = ours.Whereabouts.Namespaces, ours.UnsafeReleases
+	if diff := cmp.Diff(ours, component); diff != "" {
+		t.Errorf("the manager (-installation +component):\n%s", diff)
 	}
-	theirs.Whereabouts.Namespaces, theirs.UnsafeReleases = ours.Whereabouts.Namespaces, ours.UnsafeReleases
-	if diff := cmp.Diff(ours, theirs); diff != "" {
-		t.Errorf("the manager (-installation +OpenShift):\n%s", diff)
-	}
-	agent, shipped := parseAgent(t, openshiftFolder+"/agent.yaml"), parseAgent(t, "config/agent/config.yaml")
+	agent, shipped := parseAgent(t, openshiftComponent+"/agent.yaml"), parseAgent(t, "config/agent/config.yaml")
 	agent.Runtime.Endpoint = shipped.Runtime.Endpoint
 	if diff := cmp.Diff(shipped, agent); diff != "" {
-		t.Errorf("the agent (-installation +OpenShift):\n%s", diff)
+		t.Errorf("the agent (-installation +component):\n%s", diff)
 	}
 }
 

@@ -132,7 +132,8 @@ type Delays struct {
 	// GracePeriodSlack is added to a pod's own grace period before anything is suspected. Default: 30s.
 	GracePeriodSlack *metav1.Duration `json:"gracePeriodSlack,omitempty"`
 	// SandboxCreationMax is the longest time between an IPAM's record and the runtime listing the sandbox; greater than
-	// zero. Default: 10m.
+	// zero, and greater than twice the kubelet's runtimeRequestTimeout (2m unless configured otherwise), which no check reads.
+	// The agents' configuration has the same value: kubectl holdfast doctor compares the two. Default: 10m.
 	SandboxCreationMax *metav1.Duration `json:"sandboxCreationMax,omitempty"`
 	// NodeGoneDelay is how long a Node object must be deleted before that counts as evidence. Default: 5m.
 	NodeGoneDelay *metav1.Duration `json:"nodeGoneDelay,omitempty"`

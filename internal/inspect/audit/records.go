@@ -38,7 +38,7 @@ func (x *index) record(r *v1alpha1.IPAllocation) {
 		case e == nil && pod.live():
 			f.Kind = "RecordWithoutEntry"
 			f.Message = fmt.Sprintf("record %s holds %s of pool %s for a live pod, and the pool has no such entry: the address can be handed out again", r.Name, a.IP, a.Pool)
-			f.Do = "replace the pod; find out which client removed the entry (events UnsafeReleaseRefused, whereabouts' own reconciler)"
+			f.Do = "replace the pod; find out which client removed the entry (events UnsafeReleaseRefused and UnsafeReleaseWarned, whereabouts' own reconciler)"
 			f.Class = Unrecorded
 		default:
 			continue

@@ -74,14 +74,19 @@ func (c *Cluster) configurationFile(ctx context.Context) (content, source string
 	if !found {
 		return "", fmt.Sprintf("defaults (there is no Deployment %s/%s)", c.Namespace, managerName), nil
 	}
-	volumes := deployment.Spec.Template.Spec.Volumes
+	return c.mounted(ctx, c.Namespace, "Deployment "+c.Namespace+"/"+managerName, deployment.Spec.Template.Spec.Volumes)
+}
+
+// mounted is the file in the ConfigMap that a workload mounts as volume config.
+func (c *Cluster) mounted(ctx context.Context, namespace, workload string, volumes []corev1.Volume) (content, source string, err error) {
 	for i := range volumes {
 		if volumes[i].Name != "config" || volumes[i].ConfigMap == nil {
 			continue
 		}
 		var file corev1.ConfigMap
-		key := client.ObjectKey{Namespace: c.Namespace, Name: volumes[i].ConfigMap.Name}
-		if found, err = c.get(ctx, key, &file, "configmaps"); err != nil {
+		key := client.ObjectKey{Namespace: namespace, Name: volumes[i].ConfigMap.Name}
+		found, err := c.get(ctx, key, &file, "configmaps")
+		if err != nil {
 			return "", "", err
 		}
 		if found && file.Data["config.yaml"] != "" {
@@ -89,5 +94,17 @@ func (c *Cluster) configurationFile(ctx context.Context) (content, source string
 		}
 		return "", fmt.Sprintf("defaults (ConfigMap %s has no config.yaml)", key), nil
 	}
-	return "", fmt.Sprintf("defaults (Deployment %s/%s mounts no ConfigMap as volume config)", c.Namespace, managerName), nil
+	return "", fmt.Sprintf("defaults (%s mounts no ConfigMap as volume config)", workload), nil
+}
+
+// agentConfiguration is that of the agents, by the ConfigMap that their DaemonSet mounts.
+func (c *Cluster) agentConfiguration(ctx context.Context, agents *appsv1.DaemonSet) (*configv1alpha1.AgentConfiguration, error) {
+	content, source, err := c.mounted(ctx, agents.Namespace, "DaemonSet "+client.ObjectKeyFromObject(agents).String(), agents.Spec.Template.Spec.Volumes)
+	if err != nil {
+		return nil, err
+	}
+	if content == "" {
+		return nil, fmt.Errorf("the configuration of the agents was not found: %s", source)
+	}
+	return config.ParseAgent(source, []byte(content))
 }

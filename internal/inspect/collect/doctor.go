@@ -91,6 +91,9 @@ func (c *Cluster) installation(ctx context.Context, f *doctor.Facts) {
 	}
 	f.Manager = orAbsent(read[appsv1.Deployment](ctx, c, client.ObjectKey{Namespace: c.Namespace, Name: managerName}, "deployments.apps"))
 	f.Agents = orAbsent(read[appsv1.DaemonSet](ctx, c, client.ObjectKey{Namespace: agentName, Name: agentName}, "daemonsets.apps"))
+	if f.Agents.IsKnown() {
+		f.AgentConfiguration = factOf(c.agentConfiguration(ctx, f.Agents.Get()))
+	}
 	f.Certificate = orAbsent(read[corev1.Secret](ctx, c, client.ObjectKey{Namespace: c.Namespace, Name: certificateSecret}, "secrets"))
 	f.Issuing = c.issuing(ctx)
 	if f.Pods, err = c.podsOf(ctx, c.Namespace, "manager"); err != nil && f.Manager.IsKnown() {

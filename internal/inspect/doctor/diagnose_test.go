@@ -84,7 +84,8 @@ func wellInstalled(t *testing.T) *Facts {
 		Manager: release.Known(&appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(2)), Template: containers("ghcr.io/x/manager:v0.1.0")}}),
 		Pods:    []corev1.Pod{managerPod("a", corev1.ConditionTrue), managerPod("b", corev1.ConditionTrue)},
 		Agents:  release.Known(&appsv1.DaemonSet{Spec: appsv1.DaemonSetSpec{Template: containers("ghcr.io/x/agent:v0.1.2")}}), AgentPods: []corev1.Pod{managerPod("a", corev1.ConditionTrue)},
-		Nodes: release.Known([]corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}),
+		AgentConfiguration: agentsWait(configv1alpha1.DefaultSandboxCreationMax),
+		Nodes:              release.Known([]corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}),
 		Webhooks: release.Known([]Webhook{ours("holdfast-protect", "protect.holdfast.dev", true), ours("holdfast-release", "ippool.release.holdfast.dev", false),
 			ours("holdfast-slices", "slices.holdfast.dev", false)}),
 		AdmissionPolicies: release.Known(installedPolicies()),
@@ -94,6 +95,13 @@ func wellInstalled(t *testing.T) *Facts {
 		Policies: release.Known([]v1alpha1.NodeResourcePolicy{}), PoolsServed: release.Known(true), SlicePoolsServed: release.Known(true),
 		MutatingPoliciesServed: release.Known(true),
 	}
+}
+
+// agentsWait is a configuration of agents with that delays.sandboxCreationMax.
+func agentsWait(d time.Duration) release.Fact[*configv1alpha1.AgentConfiguration] {
+	c := &configv1alpha1.AgentConfiguration{}
+	c.Delays.SandboxCreationMax = &metav1.Duration{Duration: d}
+	return release.Known(c)
 }
 
 func installedPolicies() AdmissionPolicies {
@@ -240,7 +248,10 @@ func TestDiagnose(t *testing.T) {
 		}, "IPAM", Warn, "there is no DaemonSet kube-system/whereabouts"},
 		"removals that were not safe": {func(_ *testing.T, f *Facts) {
 			f.Events = release.Known([]inspect.Event{{Reason: "UnsafeReleaseRefused", Count: 3, Last: now.Add(-time.Minute), Note: "by x"}, {Reason: "UnsafeReleaseRefused", Last: now.Add(-2 * time.Hour)}})
-		}, "unsafe releases", Warn, "3 removals within the last hour were not safe (mode Warn); the last: by x"},
+		}, "unsafe releases", Warn, "removals within the last hour that were not safe: 3 refused (mode Warn); the last: by x"},
+		"removals that were not safe, and allowed": {func(_ *testing.T, f *Facts) {
+			f.Events = release.Known([]inspect.Event{{Reason: "UnsafeReleaseRefused", Last: now.Add(-time.Minute)}, {Reason: "UnsafeReleaseWarned", Count: 2, Last: now, Note: "by y"}})
+		}, "unsafe releases", Warn, "that were not safe: 2 allowed with a warning, 1 refused (mode Warn); the last: by y"},
 		"no agents, and none needed":                          {func(_ *testing.T, f *Facts) { f.Agents = release.Absent[*appsv1.DaemonSet]() }, "agents", OK, "not needed"},
 		"no agents, and their reports are needed":             {func(_ *testing.T, f *Facts) { f.Agents = release.Absent[*appsv1.DaemonSet](); withAgents(f) }, "agents", Fail, "everything is held"},
 		"a node without an agent":                             {func(_ *testing.T, f *Facts) { f.AgentPods = nil }, "agents", Warn, "no agent is Ready on a"},
@@ -255,9 +266,16 @@ func TestDiagnose(t *testing.T) {
 		"an agent that responded to the query":             {func(_ *testing.T, f *Facts) { f.GuardedNodes = queried(2*time.Minute, 2, 2) }, "agents", OK, "no query is without a response"},
 		"an agent that was queried less than a minute ago": {func(_ *testing.T, f *Facts) { f.GuardedNodes = queried(time.Minute, 2, 1) }, "agents", OK, "no query is without a response"},
 		"GuardedNodes could not be read":                   {func(_ *testing.T, f *Facts) { f.GuardedNodes = release.Unknown[[]v1alpha1.GuardedNode]("no right") }, "agents", Warn, "no right"},
-		"an old Kubernetes":                                {func(_ *testing.T, f *Facts) { f.APIServer = release.Known("v1.29.4") }, "versions", Fail, "the API server is Kubernetes v1.29.4: 1.31 or newer is needed"},
-		"a Kubernetes one below the oldest":                {func(_ *testing.T, f *Facts) { f.APIServer = release.Known("v1.30.14") }, "versions", Fail, "the API server is Kubernetes v1.30.14: 1.31 or newer is needed"},
-		"the oldest Kubernetes":                            {func(_ *testing.T, f *Facts) { f.APIServer = release.Known("v1.31.4") }, "versions", OK, "Kubernetes v1.31.4"},
+		"agents that wait for a shorter time": {func(_ *testing.T, f *Facts) { f.AgentConfiguration = agentsWait(time.Minute) }, "delays of the agents", Fail,
+			"delays.sandboxCreationMax is 1m0s in the agents' configuration and 10m0s in the manager's"},
+		"agents that wait for a longer time": {func(_ *testing.T, f *Facts) { f.AgentConfiguration = agentsWait(time.Hour) }, "delays of the agents", Warn,
+			"is 1h0m0s in the agents' configuration"},
+		"the agents' configuration could not be read": {func(_ *testing.T, f *Facts) {
+			f.AgentConfiguration = release.Unknown[*configv1alpha1.AgentConfiguration]("no right")
+		}, "delays of the agents", Warn, "no right"},
+		"an old Kubernetes":                 {func(_ *testing.T, f *Facts) { f.APIServer = release.Known("v1.29.4") }, "versions", Fail, "the API server is Kubernetes v1.29.4: 1.31 or newer is needed"},
+		"a Kubernetes one below the oldest": {func(_ *testing.T, f *Facts) { f.APIServer = release.Known("v1.30.14") }, "versions", Fail, "the API server is Kubernetes v1.30.14: 1.31 or newer is needed"},
+		"the oldest Kubernetes":             {func(_ *testing.T, f *Facts) { f.APIServer = release.Known("v1.31.4") }, "versions", OK, "Kubernetes v1.31.4"},
 		"no MutatingAdmissionPolicies": {func(_ *testing.T, f *Facts) { f.MutatingPoliciesServed = release.Known(false) }, "features", OK,
 			"the API server serves no MutatingAdmissionPolicy v1 (on by default from 1.36), so that the webhook alone protects new pods"},
 		"it could not be told whether they are served": {func(_ *testing.T, f *Facts) { f.MutatingPoliciesServed = release.Unknown[bool]("no answer") }, "features", Warn, "no answer"},

@@ -33,10 +33,11 @@ type Facts struct {
 	// Manager is its Deployment, Absent where there is none, and Pods its pods.
 	Manager release.Fact[*appsv1.Deployment]
 	Pods    []corev1.Pod
-	// Agents is the DaemonSet of the nodes' agents, and AgentPods its pods.
-	Agents    release.Fact[*appsv1.DaemonSet]
-	AgentPods []corev1.Pod
-	Nodes     release.Fact[[]corev1.Node]
+	// Agents is the DaemonSet of the nodes' agents, AgentPods its pods, and AgentConfiguration what they mount.
+	Agents             release.Fact[*appsv1.DaemonSet]
+	AgentPods          []corev1.Pod
+	AgentConfiguration release.Fact[*configv1alpha1.AgentConfiguration]
+	Nodes              release.Fact[[]corev1.Node]
 	// Webhooks are all admission webhooks of the API server, ours and others'.
 	Webhooks release.Fact[[]Webhook]
 	// Certificate is the Secret with the serving certificate.
@@ -140,7 +141,7 @@ var groups = []struct {
 	{"Installation", []func(*Diagnosis, *Facts, time.Time){definitions, manager, configuration, mode, rights, versions, features, shared}},
 	{"Certificates and webhooks", []func(*Diagnosis, *Facts, time.Time){certificate, issuing, webhooks, bootstrap}},
 	{"Protection of pods", []func(*Diagnosis, *Facts, time.Time){admissionPolicies, protection, foreign, updates, unprotected}},
-	{"Nodes", []func(*Diagnosis, *Facts, time.Time){agents, policies}},
+	{"Nodes", []func(*Diagnosis, *Facts, time.Time){agents, agentDelays, policies}},
 	{"Addresses", []func(*Diagnosis, *Facts, time.Time){ipam, reconciler, held, unclassified}},
 }
 

@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -46,6 +47,26 @@ func agents(d *Diagnosis, f *Facts, now time.Time) {
 		d.add(level, name, "no response to a query for more than "+responseWithin.String()+": "+strings.Join(late, "; "), "look at the agent of that node; the condition Responding of its GuardedNode says why (kubectl get gn -o wide)")
 	}
 	d.ok(name, "one is Ready on each of %d nodes, and no query is without a response", len(f.Nodes.Get()))
+}
+
+// agentDelays: manager and agents have the same delays.sandboxCreationMax. Equal ones are expected, and not worth a line.
+func agentDelays(d *Diagnosis, f *Facts, _ time.Time) {
+	const name = "delays of the agents"
+	if !f.Agents.IsKnown() || !f.Configuration.IsKnown() || f.Assumed {
+		return // other checks report that
+	}
+	if !d.knows(name, f.AgentConfiguration) {
+		return
+	}
+	managers, theirs := f.Configuration.Get().Delays.SandboxCreationMax.Duration, f.AgentConfiguration.Get().Delays.SandboxCreationMax.Duration
+	const do = "set delays.sandboxCreationMax to one value in both configurations, the longer one unless you know better"
+	found := fmt.Sprintf("delays.sandboxCreationMax is %s in the agents' configuration and %s in the manager's", theirs, managers)
+	switch {
+	case theirs < managers:
+		d.add(Fail, name, found+": agents may report that a sandbox is gone while it is still being created", do)
+	case theirs > managers:
+		d.add(Warn, name, found+": responses about sandboxes that were never listed come later than the manager expects", do)
+	}
 }
 
 // withoutAgents reports the nodes without an agent that is Ready, and apart from them those that are not Ready themselves, where none can be.
@@ -146,16 +167,19 @@ func ipam(d *Diagnosis, f *Facts, _ time.Time) {
 	}
 }
 
+// notSafe are the events about removals that were not proven safe, by what became of the removal.
+var notSafe = map[string]string{string(v1alpha1.ReasonUnsafeReleaseRefused): "refused", string(v1alpha1.ReasonUnsafeReleaseWarned): "allowed with a warning"}
+
 // reconciler: the reconciler of whereabouts, or any other client, was refused, or warned.
 func reconciler(d *Diagnosis, f *Facts, now time.Time) {
 	const name, within = "unsafe releases", time.Hour
 	if !d.knows(name, f.Events) {
 		return
 	}
-	count, last := int32(0), inspect.Event{}
+	counts, last := map[string]int32{}, inspect.Event{}
 	for _, e := range f.Events.Get() {
-		if e.Reason == "UnsafeReleaseRefused" && now.Sub(e.Last) <= within {
-			count += max(e.Count, 1)
+		if became := notSafe[e.Reason]; became != "" && now.Sub(e.Last) <= within {
+			counts[became] += max(e.Count, 1)
 			if e.Last.After(last.Last) {
 				last = e
 			}
@@ -165,8 +189,12 @@ func reconciler(d *Diagnosis, f *Facts, now time.Time) {
 	if f.Configuration.IsKnown() {
 		mode = f.Configuration.Get().UnsafeReleases.Mode
 	}
-	if count > 0 {
-		d.add(Warn, name, fmt.Sprintf("%d removals within the last hour were not safe (mode %s); the last: %s", count, mode, last.Note),
+	if len(counts) > 0 {
+		var texts []string
+		for _, became := range slices.Sorted(maps.Keys(counts)) {
+			texts = append(texts, fmt.Sprintf("%d %s", counts[became], became))
+		}
+		d.add(Warn, name, fmt.Sprintf("removals within the last hour that were not safe: %s (mode %s); the last: %s", strings.Join(texts, ", "), mode, last.Note),
 			"see who it was: whereabouts' own reconciler frees addresses in use (set its schedule to never, or unsafeReleases.mode to Deny); a person, or a node's CNI that is not known (unsafeReleases.daemonSets)")
 	}
 	d.ok(name, "none within the last hour (mode %s)", mode)

@@ -4,6 +4,7 @@ package chart
 
 import (
 	"context"
+	"os/exec"
 	"slices"
 	"strings"
 
@@ -129,7 +130,42 @@ var _ = suite.Describe("the chart", Ordered, func() {
 		}
 		Expect(apply()).To(BeComparableTo(apply()))
 	}, SpecTimeout(specTimeout))
+
+	It("leaves its pods held where the hook does not run, and the command frees them before or afterwards", func(ctx context.Context) {
+		for _, isFirst := range []bool{false, true} {
+			objects := installed()
+			hold(ctx, apps, "without-hook")
+			if isFirst {
+				uninstall(ctx)
+				Expect(heldPods(ctx)).To(BeEmpty())
+			}
+			out, err := helm("uninstall", release, "--no-hooks")
+			Expect(err).NotTo(HaveOccurred(), out)
+			Eventually(ctx, func() []string { return standing(ctx, objects) }).Should(BeEmpty())
+			if isFirst {
+				return
+			}
+			Expect(heldPods(ctx)).To(ConsistOf("without-hook"))
+			uninstall(ctx)
+			Expect(heldPods(ctx)).To(BeEmpty())
+			install()
+		}
+	}, SpecTimeout(specTimeout))
 })
+
+// uninstall runs the command as a user does beside Helm, and finds no webhook afterwards.
+func uninstall(ctx context.Context) {
+	GinkgoHelper()
+	command := exec.CommandContext(ctx, fixture.Command("manager"), "uninstall", "--kubeconfig", plane.Kubeconfig(), "--yes", "--leave-objects", "--pass-interval=200ms")
+	out, err := command.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(out))
+	Expect(string(out)).To(ContainSubstring("proven: 2 reads of all pods in a row"))
+	var mutating admissionregistrationv1.MutatingWebhookConfigurationList
+	var validating admissionregistrationv1.ValidatingWebhookConfigurationList
+	Expect(admin.List(ctx, &mutating)).To(Succeed())
+	Expect(admin.List(ctx, &validating)).To(Succeed())
+	Expect(len(mutating.Items) + len(validating.Items)).To(BeZero())
+}
 
 // written is an object without what its controllers write. The version is left where there is no status.
 func written(live *unstructured.Unstructured) *unstructured.Unstructured {

@@ -4,15 +4,19 @@ package plugin
 
 import (
 	"context"
+	"strings"
 
 	cmmeta "github.com/cert-manager/cert-manager/pkg/apis/meta/v1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 // levels are the outcomes of the doctor's checks by name; the worst of those with one name.
@@ -74,15 +78,56 @@ var _ = suite.Describe("The doctor", Ordered, func() {
 		w.run(ctx, "web-0", 1)
 		// What other specs did on purpose is in events, which may be late.
 		Eventually(ctx, func(g Gomega) {
-			var events corev1.EventList
-			g.Expect(admin.List(ctx, &events, client.MatchingFields{"reason": string(v1alpha1.ReasonUnsafeReleaseRefused)})).To(Succeed())
-			for i := range events.Items {
-				g.Expect(client.IgnoreNotFound(admin.Delete(ctx, &events.Items[i]))).To(Succeed())
+			for _, reason := range []v1alpha1.Reason{v1alpha1.ReasonUnsafeReleaseRefused, v1alpha1.ReasonUnsafeReleaseWarned} {
+				var events corev1.EventList
+				g.Expect(admin.List(ctx, &events, client.MatchingFields{"reason": string(reason)})).To(Succeed())
+				for i := range events.Items {
+					g.Expect(client.IgnoreNotFound(admin.Delete(ctx, &events.Items[i]))).To(Succeed())
+				}
 			}
 			r := plugin(ctx, "doctor", "-n", w.namespace)
 			g.Expect(text(r.out)).To(MatchRegexp(healthy))
 			g.Expect(r.code).To(BeZero(), r.out+r.err)
 		}).Should(Succeed())
+	}, SpecTimeout(specTimeout))
+
+	It("judges, before an installation, what a manifest would install", func(ctx context.Context) {
+		const kubelet = "kubelet-evidence"
+		judge := func(components ...string) result {
+			GinkgoHelper()
+			var text strings.Builder
+			for _, object := range fixture.Installation(components...).Objects() {
+				content, err := yaml.Marshal(object)
+				Expect(err).NotTo(HaveOccurred())
+				text.WriteString("---\n" + string(content))
+			}
+			return pluginWith(ctx, plane.Kubeconfig(), text.String(), "doctor", "--manifest", "-")
+		}
+		for _, components := range [][]string{nil, {kubelet}} {
+			r := judge(components...)
+			Expect(r.code).To(BeZero(), r.out+r.err)
+		}
+		r := judge("refuse-foreign-removals")
+		Expect(r.code).To(Equal(2), r.out+r.err)
+		Expect(r.out).To(ContainSubstring("DaemonSet kube-system/whereabouts runs CNI DEL as system:serviceaccount:kube-system:default"))
+		expected := 2
+		if fixture.ServesMutatingPolicies() {
+			expected = 0
+		}
+		r = judge("admission-policy-protection")
+		Expect(r.code).To(Equal(expected), r.out+r.err)
+
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "micro", Labels: map[string]string{"microk8s.io/cluster": "true"}}}
+		Expect(admin.Create(ctx, node)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, node)).To(Succeed()) })
+		r = judge(kubelet)
+		Expect(r.code).To(Equal(2), r.out+r.err)
+		Expect(r.out).To(ContainSubstring("no report of a kubelet releases an address"))
+		r = judge("microk8s")
+		Expect(r.code).To(BeZero(), r.out+r.err)
+		r = pluginWith(ctx, plane.Kubeconfig(), "kind: ConfigMap", "doctor", "--manifest", "-")
+		Expect(r.code).To(Equal(1))
+		Expect(r.err).To(ContainSubstring("has no ConfigMap with the manager's configuration"))
 	}, SpecTimeout(specTimeout))
 
 	It("finds a Certificate that cert-manager cannot issue", func(ctx context.Context) {
