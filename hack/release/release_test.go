@@ -201,7 +201,8 @@ func wanted(t *testing.T) []string {
 	names := []string{
 		"SHA256SUMS", "holdfast-9.8.7-rc.1.tgz", "holdfast-agent-" + version + ".oci.tar",
 		"holdfast-crds-" + version + ".yaml", "holdfast-manager-" + version + ".oci.tar", "holdfast-" + version + "-config.tar.gz",
-		"holdfast-" + version + ".cdx.json", "holdfast-" + version + ".yaml", "krew/holdfast.yaml",
+		"holdfast-" + version + ".cdx.json", "holdfast-" + version + ".yaml", "holdfast-krew-" + version + ".yaml",
+		"holdfast-manager-" + version + ".cdx.json", "holdfast-agent-" + version + ".cdx.json",
 	}
 	installation, err := os.ReadFile(filepath.Join(repository, "config/default/kustomization.yaml"))
 	if err != nil {
