@@ -22,6 +22,7 @@ TOOLS         := $(CURDIR)/hack/tools
 CONTROLLERGEN := go tool -modfile=$(TOOLS)/controller-gen/go.mod controller-gen
 GOLANGCI      := go tool -modfile=$(TOOLS)/golangci-lint/go.mod golangci-lint
 ACTIONLINT    := go tool -modfile=$(TOOLS)/actionlint/go.mod actionlint
+GOVULNCHECK   := go tool -modfile=$(TOOLS)/govulncheck/go.mod govulncheck
 KUSTOMIZE     := go tool -modfile=$(TOOLS)/kustomize/go.mod kustomize
 
 include $(wildcard hack/*/*.mk)
@@ -87,6 +88,19 @@ lint: ## Run the linters
 tidy-check: ## Check that every go.mod is tidy
 	@failed=; for file in $$(git ls-files --cached --others --exclude-standard '*go.mod'); do \
 	  $(STEP) "checking that $$file is tidy" go -C $$(dirname $$file) mod tidy -diff || failed=1; done; test -z "$$failed"
+
+# Every module but those that build other projects' programs in chosen, often old, versions for tests: nothing of them is released or runs elsewhere.
+# A new module is checked without being named here. Of a module below hack/tools its tool is checked. VULNDB is another database than vuln.go.dev,
+# such as file:///path of a folder of OSV files.
+VULN_EXEMPT  := hack/kube hack/containerd hack/cni hack/whereabouts
+VULN_MODULES  = $(filter-out $(VULN_EXEMPT),$(patsubst %/,%,$(dir $(shell git ls-files --cached --others --exclude-standard 'go.mod' '*/go.mod'))))
+
+.PHONY: govulncheck
+govulncheck: ## Look for known vulnerabilities in code that is called, in every module (VULNDB, ONLY some of the modules)
+	@failed=; for module in $(or $(ONLY),$(VULN_MODULES)); do cd $(CURDIR)/$$module && \
+	  case $$module in hack/tools/*) packages=tool ;; *) packages=./... ;; esac && \
+	  $(STEP) "looking for vulnerabilities in module $$module" $(GOVULNCHECK) $(VULNDB:%=-db %) $$packages || failed="$$failed $$module"; done; \
+	  test -z "$$failed" || { echo "vulnerabilities, or no result, in:$$failed" >&2; exit 1; }
 
 .PHONY: render
 render: ## Render every kustomization under config/
