@@ -51,14 +51,21 @@ func (r *request) publish(ctx context.Context, out io.Writer, registry string) e
 	if err != nil {
 		return err
 	}
+	metadata, err := release.PutMetadata(ctx)
+	if err != nil {
+		return err
+	}
 	var list strings.Builder
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	for _, one := range put {
+	for _, one := range append(put, metadata) {
 		size, err := one.Size(ctx)
 		if err != nil {
 			return err
 		}
 		fmt.Fprintf(table, "%d\t  %s\n", size, one.ByDigest())
+		if one == metadata {
+			continue // it describes the repository and is no part of the version: it is not signed
+		}
 		if _, err := os.Stat(filepath.Join(r.output, one.Bill)); err != nil {
 			return fmt.Errorf("finding the bill of materials of %s: %w", one.Tag, err)
 		}
