@@ -47,7 +47,7 @@ var newest = kubeversion.Newest.String()
 var clusterDown = []string{"make", "cluster-down"}
 
 // containerds are the versions that hack/containerd builds.
-var containerds = []string{"1.7", "2.2", pinnedContainerd}
+var containerds = []string{"1.6", "1.7", "2.2", pinnedContainerd}
 
 // The versions that the go.mod of hack/dev, of hack/certmanager and of hack/containerd pin. Older ones have a module file each.
 const (
