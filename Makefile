@@ -22,6 +22,7 @@ TOOLS         := $(CURDIR)/hack/tools
 CONTROLLERGEN := go tool -modfile=$(TOOLS)/controller-gen/go.mod controller-gen
 GOLANGCI      := go tool -modfile=$(TOOLS)/golangci-lint/go.mod golangci-lint
 ACTIONLINT    := go tool -modfile=$(TOOLS)/actionlint/go.mod actionlint
+GOVULNCHECK   := go tool -modfile=$(TOOLS)/govulncheck/go.mod govulncheck
 KUSTOMIZE     := go tool -modfile=$(TOOLS)/kustomize/go.mod kustomize
 
 include $(wildcard hack/*/*.mk)
@@ -87,6 +88,20 @@ lint: ## Run the linters
 tidy-check: ## Check that every go.mod is tidy
 	@failed=; for file in $$(git ls-files --cached --others --exclude-standard '*go.mod'); do \
 	  $(STEP) "checking that $$file is tidy" go -C $$(dirname $$file) mod tidy -diff || failed=1; done; test -z "$$failed"
+
+# Every module but those that build other projects' programs in chosen, often old, versions for tests, and hack/crds, of which only manifests are read:
+# nothing of them is released or runs elsewhere.
+# A new module is checked without being named here. Of a module below hack/tools its tool is checked. VULNDB is another database than vuln.go.dev,
+# such as file:///path of a folder of OSV files.
+VULN_EXEMPT  := hack/kube hack/containerd hack/cni hack/whereabouts hack/crds
+VULN_MODULES  = $(filter-out $(VULN_EXEMPT),$(patsubst %/,%,$(dir $(shell git ls-files --cached --others --exclude-standard 'go.mod' '*/go.mod'))))
+
+.PHONY: govulncheck
+govulncheck: ## Look for known vulnerabilities in code that is called, in every module (VULNDB, ONLY some of the modules)
+	@failed=; for module in $(or $(ONLY),$(VULN_MODULES)); do cd $(CURDIR)/$$module && \
+	  case $$module in hack/tools/*) packages=tool ;; *) packages=./... ;; esac && \
+	  $(STEP) "looking for vulnerabilities in module $$module" $(GOVULNCHECK) $(VULNDB:%=-db %) $$packages || failed="$$failed $$module"; done; \
+	  test -z "$$failed" || { echo "vulnerabilities, or no result, in:$$failed" >&2; exit 1; }
 
 .PHONY: render
 render: ## Render every kustomization under config/
@@ -161,12 +176,13 @@ mutants: kube ## Break the product one rule at a time: tests have to notice each
 integration: kube build helm-tool ## Run the suites on two control planes (SUITES, some of them)
 	@$(GOTEST) suites $(SUITES)
 
-# ONLY are minor versions, with commas between them; all that hack/matrix knows by default. TIER is suites, the default, core: the end-to-end
-# suite's core on real nodes, a cluster for each version (root, Linux), core-containerd: the same for each containerd, core-whereabouts: for each
-# whereabouts before 0.9, k3s: all of that suite under the name of k3s, containerd: the agent on each containerd, whereabouts: every shape of a
-# network with each version of it, or certmanager: what its controllers issue, with each version of it.
+# TIER is one of these, all of them by default: suites: the suites on the API server of each Kubernetes; containerd: the agent on each containerd;
+# whereabouts: every shape of a network with each version of it; certmanager: what its controllers issue, with each version of it; core: the end-to-end
+# suite's core on real nodes, a cluster for each Kubernetes (root, Linux, and no cluster of cluster-up beside it, as for those that follow);
+# core-containerd: the same for each containerd; core-whereabouts: for each whereabouts before 0.9; k3s: all of that suite under the name of k3s.
+# ONLY are some of the tier's minor versions, with commas between them.
 .PHONY: matrix
-matrix: ## Run the suites on Kubernetes 1.31, 1.33, 1.35 and 1.37 (ONLY, some of them; TIER=core, core-containerd, core-whereabouts, k3s, containerd, whereabouts or certmanager), and write the tables in docs/compatibility.md
+matrix: ## Try every supported version of Kubernetes, containerd, whereabouts and cert-manager (TIER, one kind of it; ONLY, with TIER, some versions), and write docs/compatibility.md
 	@go run ./hack/matrix $(ONLY:%=-only %) $(TIER:%=-tier %)
 
 # The end-to-end suite installs this tree's manager and agent, so it needs their images. With KUBECONFIG it runs on that cluster, where

@@ -2,7 +2,7 @@
 #
 # containerd from Go modules, for real nodes.
 #
-#   CONTAINERD  the minor version: 2.4, 2.2 or 1.7; empty for the one in PATH,
+#   CONTAINERD  the minor version: 2.4, 2.2, 1.7 or 1.6; empty for the one in PATH,
 #               which is Debian's
 
 CONTAINERD     ?=
@@ -11,7 +11,7 @@ CONTAINERD_BIN := $(CONTAINERD:%=bin/containerd-%)
 ##@ Cluster
 
 .PHONY: containerd
-containerd: $(CONTAINERD_BIN:%=%/.built) ## Build containerd into bin/containerd-VERSION (CONTAINERD: 2.4, 2.2 or 1.7; empty for Debian's)
+containerd: $(CONTAINERD_BIN:%=%/.built) ## Build containerd into bin/containerd-VERSION (CONTAINERD: 2.4, 2.2, 1.7 or 1.6; empty for Debian's)
 
 bin/containerd-%/.built: hack/containerd/build.sh $(wildcard hack/containerd/*.mod hack/containerd/*.sum)
 	@$(STEP) "building containerd $* into bin/containerd-$*" hack/containerd/build.sh $* bin/containerd-$*

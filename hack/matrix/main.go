@@ -2,7 +2,8 @@
 
 // Command matrix runs the suites of the API server, or the end-to-end core on real nodes, on several versions of Kubernetes, each built from its
 // modules, or what is tried of several versions of containerd, whereabouts or cert-manager. It writes a row for each version that passed into
-// docs/compatibility.md. A version that fails loses its row; rows of versions that it does not run stay.
+// docs/compatibility.md, with the commit that ran, and the summary of all rows. A version that fails loses its row; rows of versions that it does not run
+// stay. Without -tier it runs all tiers.
 //
 //	go run ./hack/matrix [-tier suites|core|core-containerd|core-whereabouts|k3s|containerd|whereabouts|certmanager] [-only 1.31,1.33] [-page FILE] [-logs DIR]
 //
@@ -29,8 +30,8 @@ import (
 const clusterState = "bin/cluster/state.json"
 
 func main() {
-	what := flag.String("tier", "suites", "what runs: "+tierNames())
-	only := flag.String("only", "", "minor versions, with commas between them; all that the tier knows by default")
+	what := flag.String("tier", "", "what runs: "+tierNames()+"; all of them by default")
+	only := flag.String("only", "", "minor versions, with commas between them; all that the tier knows by default. It needs -tier")
 	page := flag.String("page", "docs/compatibility.md", "page with the table")
 	logs := flag.String("logs", "bin/matrix", "folder that gets the output of each version")
 	flag.Parse()
@@ -41,20 +42,43 @@ func main() {
 }
 
 func runAll(what, only, page, logs string) error {
-	t, known := tiers[what]
-	if !known {
-		return fmt.Errorf("the tier is %q: expected one of %s", what, tierNames())
+	names := order
+	if what != "" {
+		names = []string{what}
+	} else if only != "" {
+		return fmt.Errorf("versions %s of what? Tiers run versions of different things: expected a tier with them, one of %s", only, tierNames())
 	}
-	chosen, err := choose(only, t.minors)
+	chosen := map[string][]string{}
+	for _, name := range names {
+		t, known := tiers[name]
+		if !known {
+			return fmt.Errorf("the tier is %q: expected one of %s", name, tierNames())
+		}
+		var err error
+		if chosen[name], err = choose(only, t.minors); err != nil {
+			return err
+		}
+		if _, err := os.Stat(clusterState); err == nil && len(t.cleanup) > 0 {
+			return fmt.Errorf("%s is there: each version gets a cluster of its own; run make cluster-down first", clusterState)
+		}
+	}
+	commit, err := head(page)
 	if err != nil {
 		return err
-	}
-	if _, err := os.Stat(clusterState); err == nil && len(t.cleanup) > 0 {
-		return fmt.Errorf("%s is there: each version gets a cluster of its own; run make cluster-down first", clusterState)
 	}
 	if err := os.MkdirAll(logs, 0o755); err != nil {
 		return err
 	}
+	var failures []error
+	for _, name := range names {
+		failures = append(failures, runTier(name, chosen[name], commit, page, logs))
+	}
+	return errors.Join(failures...)
+}
+
+// runTier runs a tier on the chosen versions, and writes their rows.
+func runTier(what string, chosen []string, commit, page, logs string) error {
+	t := tiers[what]
 	var failures []error
 	for i, minor := range chosen {
 		fmt.Printf("==> %s %s (%d of %d)\n", t.of, minor, i+1, len(chosen))
@@ -66,12 +90,32 @@ func runAll(what, only, page, logs string) error {
 		} else {
 			fmt.Printf("==> %s %s: %s in %.0f s\n", t.of, minor, result, time.Since(start).Seconds())
 		}
+		if failure == nil {
+			result.commit = commit
+		}
 		// Each row is written at once: a later version may be interrupted.
 		if err := t.table.update(page, minor, result); err != nil {
-			return err
+			return errors.Join(append(failures, err)...)
 		}
 	}
 	return errors.Join(failures...)
+}
+
+// head is the short hash of the commit that runs, marked where the work tree differs from it. The page may differ: an earlier run wrote rows into it.
+func head(page string) (string, error) {
+	out, err := exec.Command("git", "describe", "--always", "--exclude=*", "--abbrev=8").Output()
+	if err != nil {
+		return "", fmt.Errorf("asking git for the commit: %w", err)
+	}
+	changes, err := exec.Command("git", "status", "--porcelain", "--", ".", ":(exclude)"+page).Output()
+	if err != nil {
+		return "", fmt.Errorf("asking git for changes: %w", err)
+	}
+	commit := strings.TrimSpace(string(out))
+	if len(changes) > 0 {
+		commit += "-dirty"
+	}
+	return commit, nil
 }
 
 func tierNames() string { return strings.Join(slices.Sorted(maps.Keys(tiers)), ", ") }
@@ -90,7 +134,7 @@ func choose(only string, minors []string) ([]string, error) {
 }
 
 // result is what a row shows. The zero result is none.
-type result struct{ version, passed, leftOut string }
+type result struct{ version, passed, leftOut, commit string }
 
 func (r result) String() string { return r.passed + " passed, " + r.leftOut + " left out" }
 

@@ -3,8 +3,10 @@
 package main
 
 import (
+	"flag"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,14 +15,14 @@ import (
 func TestOnlyWhatRanHasARow(t *testing.T) {
 	suites := tiers["suites"].table
 	header, end := suites.header, suites.end
-	page := "text\n\n" + header + "| 1.33.13 | `make matrix ONLY=1.33` | 5 | 1 |\n| 1.37.1 | `make matrix ONLY=1.37` | 6 | 0 |\n\n" + end + "\nmore\n"
+	page := "text\n\n" + header + "| 1.33.13 | `make matrix TIER=suites ONLY=1.33` | 5 | 1 | `a` |\n| 1.37.1 | `make matrix TIER=suites ONLY=1.37` | 6 | 0 | before commits were recorded |\n\n" + end + "\nmore\n"
 	for name, tc := range map[string]struct {
 		minor      string
 		result     result
 		has, hasNo []string
 	}{
-		"a first run adds a row, and keeps the others":     {"1.31", result{"1.31.4", "4", "2"}, []string{"| 1.31.4 | `make matrix ONLY=1.31` | 4 | 2 |\n| 1.33.13 |", "| 1.37.1 |"}, nil},
-		"another run replaces the row of its version":      {"1.33", result{"1.33.14", "7", "1"}, []string{"| 1.33.14 |"}, []string{"| 1.33.13 |"}},
+		"a first run adds a row, and keeps the others":     {"1.31", result{"1.31.4", "4", "2", "abc"}, []string{"| 1.31.4 | `make matrix TIER=suites ONLY=1.31` | 4 | 2 | `abc` |\n| 1.33.13 |", "| 1.37.1 |"}, nil},
+		"another run replaces the row of its version":      {"1.33", result{"1.33.14", "7", "1", "abc"}, []string{"| 1.33.14 |"}, []string{"| 1.33.13 |"}},
 		"a run that failed takes the row of its version":   {"1.33", result{}, []string{"| 1.37.1 |"}, []string{"| 1.33"}},
 		"a run that failed where there was none is no row": {"1.31", result{}, []string{"| 1.33.13 |", "| 1.37.1 |"}, []string{"| 1.31"}},
 	} {
@@ -52,11 +54,11 @@ func TestThePageHasTheTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, tier := range tiers {
-		got, err := tier.table.withRow(string(page), "9.99", result{"9.99.1", "1", "0"})
+		got, err := tier.table.withRow(string(page), "9.99", result{"9.99.1", "1", "0", "abc"})
 		if err != nil {
 			t.Error(err)
 		}
-		row := "| 9.99.1 | `" + tier.table.command + "9.99` | 1 | 0 |\n"
+		row := "| 9.99.1 | `" + tier.table.command + "9.99` | 1 | 0 | `abc` |\n"
 		if _, after, found := strings.Cut(got, row); !found || !strings.HasPrefix(after, "\n"+tier.table.end) {
 			t.Errorf("%s: the row %q is not the last one before %q", name, row, tier.table.end)
 		}
@@ -80,6 +82,94 @@ func TestTheTotalIsRead(t *testing.T) {
 	}
 }
 
+var update = flag.Bool("update", false, "write the summary of the rows into docs/compatibility.md")
+
+func TestTheSummaryIsOfTheRows(t *testing.T) {
+	const file = "../../docs/compatibility.md"
+	page, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := withSummary(string(page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	} else if want != string(page) {
+		t.Errorf("the summary is not that of the rows: make matrix writes it with a row, and go test ./hack/matrix -update without. It would be\n%s", want)
+	}
+	empty, err := withSummary(strings.Replace(want, "| 1.37.1 | `make matrix TIER=k3s", "| x | `", 1))
+	if err != nil || !strings.Contains(empty, "under the name `k3s` | x |") {
+		t.Errorf("%v: another version is not in the summary of\n%s", err, empty)
+	}
+	if len(order) != len(tiers) {
+		t.Errorf("a run of all tiers has %d, and there are %d", len(order), len(tiers))
+	}
+}
+
+// What is not of make matrix has the versions of modules, which are another's to raise.
+func TestThePageHasThePinnedVersions(t *testing.T) {
+	page, err := os.ReadFile("../../docs/compatibility.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pin := range []struct{ row, modfile, module string }{
+		{"Kubernetes", "hack/kube/go.mod", "k8s.io/kubernetes"},
+		{"Kubernetes on real nodes", "hack/kube/go.mod", "k8s.io/kubernetes"},
+		{"Kubernetes on real nodes", "hack/kube/go-1.36.mod", "k8s.io/kubernetes"},
+		{"whereabouts", "hack/dev/go.mod", "github.com/k8snetworkplumbingwg/whereabouts"},
+		{"cert-manager", "hack/certmanager/go.mod", "github.com/cert-manager/cert-manager"},
+		{"Multus", "go.mod", "github.com/k8snetworkplumbingwg/network-attachment-definition-client"},
+		{"Multus", "hack/cni/go.mod", "gopkg.in/k8snetworkplumbingwg/multus-cni.v4"},
+		{"Prometheus operator", "hack/crds/go.mod", "github.com/prometheus-operator/prometheus-operator"},
+		{"Helm", "hack/tools/helm/go.mod", "helm.sh/helm/v4"}, // its minor version: a part was tried by hand, and not again for each patch
+	} {
+		text, err := os.ReadFile("../../" + pin.modfile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(`(?m)^\s+` + regexp.QuoteMeta(pin.module) + ` v(\S+)`).FindSubmatch(text)
+		if found == nil {
+			t.Fatalf("%s does not require %s", pin.modfile, pin.module)
+		}
+		version := string(found[1])
+		if pin.row == "Helm" {
+			version = version[:strings.LastIndex(version, ".")]
+		}
+		row := regexp.MustCompile(`(?m)^\| ` + pin.row + ` \|.*\b` + regexp.QuoteMeta(version) + `\b`)
+		if !row.Match(page) {
+			t.Errorf("no row of %s has %s, which %s requires of %s", pin.row, found[1], pin.modfile, pin.module)
+		}
+	}
+}
+
+func TestTheCommitIsNamed(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, args := range [][]string{
+		{"init", "-q"},
+		{"-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false", "commit", "-q", "--allow-empty", "-m", "one"},
+	} {
+		if out, err := exec.Command("git", args...).CombinedOutput(); err != nil {
+			t.Fatalf("%s, %v", out, err)
+		}
+	}
+	clean, err := head("page.md")
+	if err != nil || !regexp.MustCompile(`^[0-9a-f]{8}$`).MatchString(clean) {
+		t.Errorf("got %q, %v", clean, err)
+	}
+	for _, tc := range []struct{ file, want string }{{"page.md", clean}, {"other.go", clean + "-dirty"}} {
+		if err := os.WriteFile(tc.file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := head("page.md"); err != nil || got != tc.want {
+			t.Errorf("with a changed %s got %q, %v: want %q", tc.file, got, err, tc.want)
+		}
+	}
+}
+
 func TestVersionsAreChosen(t *testing.T) {
 	if got, err := choose("1.31,1.35", minors); err != nil || !slices.Equal(got, []string{"1.31", "1.35"}) {
 		t.Errorf("got %v, %v", got, err)
@@ -93,6 +183,9 @@ func TestVersionsAreChosen(t *testing.T) {
 }
 
 func TestATierIsNamed(t *testing.T) {
+	if err := runAll("", "1.31", "", ""); err == nil || !strings.Contains(err.Error(), "expected a tier with them, one of certmanager, ") {
+		t.Errorf("got %v", err)
+	}
 	if err := runAll("other", "", "", ""); err == nil || !strings.Contains(err.Error(), `the tier is "other": expected one of certmanager, containerd, core, core-containerd, core-whereabouts, k3s, suites, whereabouts`) {
 		t.Errorf("got %v", err)
 	}

@@ -15,8 +15,8 @@ var minors = []string{"1.31", "1.33", "1.35", "1.37"}
 // tier is what runs on each version. The last command is what the row is about, and the total is in its output; those before it prepare, and what
 // cleans up runs after them, however they ended.
 type tier struct {
-	// of is what the versions are of.
-	of       string
+	// of is what the versions are of, and what is what runs with each.
+	of, what string
 	minors   []string
 	table    table
 	commands func(minor, assets string) [][]string
@@ -25,21 +25,44 @@ type tier struct {
 	cleanup []string
 }
 
+// order is that of a run of all tiers, and of the summary: those that need no cluster come first.
+var order = []string{"suites", "containerd", "whereabouts", "certmanager", "core", "core-containerd", "core-whereabouts", "k3s"}
+
 var tiers = map[string]tier{
-	"suites": {of: "Kubernetes", minors: minors, table: newTable("API server of Kubernetes", ""), printed: serverVersion, commands: suites},
-	"core": {of: "Kubernetes", minors: minors, table: newTable("Real nodes of Kubernetes", "core"), printed: serverVersion, commands: core,
-		cleanup: clusterDown},
-	"core-containerd": {of: "containerd", minors: containerds, table: newTable("Real nodes with containerd", "core-containerd"), printed: containerdVersion,
-		commands: coreOn, cleanup: clusterDown},
-	"core-whereabouts": {of: "whereabouts", minors: []string{"0.6", "0.7", "0.8"}, table: newTable("Real nodes with whereabouts", "core-whereabouts"),
-		printed: whereaboutsVersion, commands: coreWith, cleanup: clusterDown},
-	"k3s": {of: "Kubernetes", minors: []string{newest}, table: newTable("Real nodes under the name `k3s`", "k3s"), printed: serverVersion, commands: fullOnK3s,
-		cleanup: clusterDown},
-	"containerd": {of: "containerd", minors: containerds, table: newTable("Agent on containerd", "containerd"), printed: containerdVersion, commands: agent},
-	"whereabouts": {of: "whereabouts", minors: []string{"0.6", "0.7", "0.8", "0.9"}, table: newTable("CNI plugin of whereabouts", "whereabouts"),
-		printed: whereaboutsVersion, commands: shapes},
-	"certmanager": {of: "cert-manager", minors: []string{"1.19", "1.20", pinnedCertManager}, table: newTable("Controllers of cert-manager", "certmanager"),
-		printed: certManagerVersion, commands: issuing},
+	"suites": {
+		of: "Kubernetes", what: "the suites, on its API server, controller manager and scheduler, built from source",
+		minors: minors, table: newTable("API server of Kubernetes", "suites"), printed: serverVersion, commands: suites,
+	},
+	"core": {
+		of: "Kubernetes", what: "the end-to-end core on two real nodes, with agents",
+		minors: minors, table: newTable("Real nodes of Kubernetes", "core"), printed: serverVersion, commands: core, cleanup: clusterDown,
+	},
+	"core-containerd": {
+		of: "containerd", what: "the end-to-end core on two real nodes of Kubernetes 1.37, with Debian's runc",
+		minors: containerds, table: newTable("Real nodes with containerd", "core-containerd"), printed: containerdVersion, commands: coreOn, cleanup: clusterDown,
+	},
+	"core-whereabouts": {
+		of: "whereabouts", what: "the end-to-end core on two real nodes of Kubernetes 1.37, with a whole installation of it",
+		minors: []string{"0.6", "0.7", "0.8"}, table: newTable("Real nodes with whereabouts", "core-whereabouts"),
+		printed: whereaboutsVersion, commands: coreWith, cleanup: clusterDown,
+	},
+	"k3s": {
+		of: "Kubernetes under the name `k3s`", what: "all of the end-to-end suite on two real nodes, with agents and containerd 2.4",
+		minors: []string{newest}, table: newTable("Real nodes under the name `k3s`", "k3s"), printed: serverVersion, commands: fullOnK3s, cleanup: clusterDown,
+	},
+	"containerd": {
+		of: "containerd", what: "the agent on it, built from its modules",
+		minors: containerds, table: newTable("Agent on containerd", "containerd"), printed: containerdVersion, commands: agent,
+	},
+	"whereabouts": {
+		of: "whereabouts", what: "every shape of a network, by its own CNI program and definitions",
+		minors: []string{"0.6", "0.7", "0.8", "0.9"}, table: newTable("CNI plugin of whereabouts", "whereabouts"), printed: whereaboutsVersion, commands: shapes,
+	},
+	"certmanager": {
+		of: "cert-manager", what: "its controllers and CA injector issue, inject and renew for `config/certmanager`",
+		minors: []string{"1.19", "1.20", pinnedCertManager}, table: newTable("Controllers of cert-manager", "certmanager"),
+		printed: certManagerVersion, commands: issuing,
+	},
 }
 
 var newest = kubeversion.Newest.String()
@@ -47,7 +70,7 @@ var newest = kubeversion.Newest.String()
 var clusterDown = []string{"make", "cluster-down"}
 
 // containerds are the versions that hack/containerd builds.
-var containerds = []string{"1.7", "2.2", pinnedContainerd}
+var containerds = []string{"1.6", "1.7", "2.2", pinnedContainerd}
 
 // The versions that the go.mod of hack/dev, of hack/certmanager and of hack/containerd pin. Older ones have a module file each.
 const (

@@ -36,6 +36,6 @@ same bytes. docs/release.md says what each file is.`,
 		SilenceUsage:  true,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(newMakeCommand(), newCheckCommand(), newPublishCommand(), newDryRunCommand())
+	root.AddCommand(newMakeCommand(), newCheckCommand(), newPublishCommand(), newDryRunCommand(), newNotesCommand())
 	return root
 }

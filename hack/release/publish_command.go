@@ -28,7 +28,8 @@ func newPublishCommand() *cobra.Command {
 		Short: "Put the images and the chart of a release into a registry",
 		Long: `publish puts the images and the chart of a release that was made into a registry, with the credentials that
 docker login or another tool has left for it, and reads every byte back. A tag that stands for something else
-already is refused. The name and the digest of each thing go into the file OUTPUT-published.txt, for signatures.`,
+already is refused. The file OUTPUT-published.txt gets a line for each thing, for signatures
+and attestations: its tag, its name by digest, and the file with its bill of materials.`,
 		Example: `  release publish --version v0.1.0`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -50,15 +51,25 @@ func (r *request) publish(ctx context.Context, out io.Writer, registry string) e
 	if err != nil {
 		return err
 	}
+	metadata, err := release.PutMetadata(ctx)
+	if err != nil {
+		return err
+	}
 	var list strings.Builder
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	for _, one := range put {
+	for _, one := range append(put, metadata) {
 		size, err := one.Size(ctx)
 		if err != nil {
 			return err
 		}
 		fmt.Fprintf(table, "%d\t  %s\n", size, one.ByDigest())
-		fmt.Fprintf(&list, "%s %s\n", one.Tag, one.ByDigest())
+		if one == metadata {
+			continue // it describes the repository and is no part of the version: it is not signed
+		}
+		if _, err := os.Stat(filepath.Join(r.output, one.Bill)); err != nil {
+			return fmt.Errorf("finding the bill of materials of %s: %w", one.Tag, err)
+		}
+		list.WriteString(one.Line())
 	}
 	return errors.Join(table.Flush(), os.WriteFile(r.output+"-published.txt", []byte(list.String()), 0o644))
 }

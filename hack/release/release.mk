@@ -30,6 +30,11 @@ release: ## Make the files of a release in bin/release (VERSION, DIRTY)
 release-check: ## Make the release twice, and compare every byte (VERSION, DIRTY)
 	@$(STEP) "making and checking the release" $(RELEASE) check $(RELEASE_ARGS) $(RELEASE_FLAGS)
 
+.PHONY: release-notes
+release-notes: ## Write the notes of a release to bin/release-notes.md: its section of the changelog (VERSION)
+	@mkdir -p bin
+	@$(STEP) "writing the notes of the release" $(RELEASE) notes --root $(CURDIR) --output $(CURDIR)/$(RELEASE_BIN)-notes.md $(RELEASE_VERSION)
+
 .PHONY: release-publish
 release-publish: ## Put the images and the chart of bin/release into a registry (VERSION, REGISTRY)
 	@$(STEP) "publishing the release" $(RELEASE) publish $(RELEASE_ARGS) $(REGISTRY:%=--registry %)

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 
 // realParts is what a release takes from this repository besides the programs.
 var realParts = []string{
-	"LICENSE", "charts/holdfast", "config", "hack/images", "hack/step", "hack/tools/helm", "hack/tools/kustomize",
+	"LICENSE", "charts/artifacthub-repo.yml", "charts/holdfast", "config", "hack/images", "hack/step", "hack/tools/helm", "hack/tools/kustomize",
 }
 
 // program stands for the real ones, which take minutes to build for all platforms. Its version is set by the same flag.
@@ -180,15 +180,15 @@ func checkPublished(t *testing.T, root, output string) {
 		t.Fatal(err)
 	}
 	lines := strings.Fields(string(published))
-	if len(lines) != 6 {
-		t.Fatalf("published\n%s\nwant two images and a chart, each by tag and by digest", published)
+	if len(lines) != 9 {
+		t.Fatalf("published\n%s\nwant two images and a chart, each by tag and by digest, with its bill of materials", published)
 	}
 	rendered, err := os.ReadFile(filepath.Join(output, "holdfast-"+version+".yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, program := range []string{"agent", "manager"} {
-		_, digest, _ := strings.Cut(lines[2*i+1], "@")
+		_, digest, _ := strings.Cut(lines[3*i+1], "@")
 		image := "image: ghcr.io/holdfast-dev/holdfast-" + program + ":" + version + "@" + digest
 		if !strings.Contains(out, image) || !strings.Contains(string(rendered), image) {
 			t.Errorf("the published chart, or the manifests, do not have %s", image)
@@ -199,9 +199,10 @@ func checkPublished(t *testing.T, root, output string) {
 func wanted(t *testing.T) []string {
 	t.Helper()
 	names := []string{
-		"SHA256SUMS", "holdfast-9.8.7-rc.1.tgz", "holdfast-agent-" + version + ".oci.tar",
+		"SHA256SUMS", "artifacthub-repo.yml", "holdfast-9.8.7-rc.1.tgz", "holdfast-agent-" + version + ".oci.tar",
 		"holdfast-crds-" + version + ".yaml", "holdfast-manager-" + version + ".oci.tar", "holdfast-" + version + "-config.tar.gz",
-		"holdfast-" + version + ".cdx.json", "holdfast-" + version + ".yaml", "krew/holdfast.yaml",
+		"holdfast-" + version + ".cdx.json", "holdfast-" + version + ".yaml", "holdfast-krew-" + version + ".yaml",
+		"holdfast-manager-" + version + ".cdx.json", "holdfast-agent-" + version + ".cdx.json",
 	}
 	installation, err := os.ReadFile(filepath.Join(repository, "config/default/kustomization.yaml"))
 	if err != nil {

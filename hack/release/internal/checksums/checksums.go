@@ -14,12 +14,15 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
-	"strings"
 )
 
 // Name is the file that Write makes.
 const Name = "SHA256SUMS"
+
+// asset is a name that a file keeps where it is published: the page of a release has no folders, and replaces other characters by dots.
+var asset = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 // Write sums up every file below folder but its own into the file Name: a line for
 // each, sorted by path. `sha256sum -c SHA256SUMS` in the folder checks them.
@@ -33,9 +36,8 @@ func Write(folder string) error {
 		if name == Name {
 			continue
 		}
-		// sha256sum writes these in a form of its own, which readers do not expect.
-		if strings.ContainsAny(name, "\\\n\r") {
-			return fmt.Errorf("the file %q cannot be summed up: expected a name without backslashes and line breaks", name)
+		if !asset.MatchString(name) {
+			return fmt.Errorf("the file %q cannot be summed up: expected a name of letters, digits, dots, - and _, in no folder of its own", name)
 		}
 		sum, err := Sum(filepath.Join(folder, name))
 		if err != nil {

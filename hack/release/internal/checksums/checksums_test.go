@@ -26,7 +26,7 @@ func folder(t *testing.T, files map[string]string) string {
 }
 
 func TestWriteSumsUpEveryFileAndTheSystemAgrees(t *testing.T) {
-	root := folder(t, map[string]string{"b.tar.gz": "b", "a": "a", "krew/a.yaml": "", Name: "old"})
+	root := folder(t, map[string]string{"b.tar.gz": "b", "a": "a", "krew.yaml": "", Name: "old"})
 	if err := Write(root); err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestWriteSumsUpEveryFileAndTheSystemAgrees(t *testing.T) {
 	// As sha256sum itself writes them.
 	want := "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb  a\n" +
 		"3e23e8160039594a33894f6564e1b1348bbd7a0088d42c4acb73eeaed59c009d  b.tar.gz\n" +
-		"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  krew/a.yaml\n"
+		"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  krew.yaml\n"
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("sums (-want +got):\n%s", diff)
 	}
@@ -65,6 +65,8 @@ func TestWriteRefuses(t *testing.T) {
 		"an empty folder":       {nil, "nothing to sum up"},
 		"a folder of sums only": {map[string]string{Name: ""}, "nothing to sum up"},
 		"a name of two lines":   {map[string]string{"a\nb": ""}, `"a\nb" cannot be summed up`},
+		"a folder":              {map[string]string{"krew/a.yaml": ""}, `"krew/a.yaml" cannot be summed up`},
+		"a name with a blank":   {map[string]string{"a b": ""}, `"a b" cannot be summed up`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -9,13 +9,15 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"golang.org/x/mod/semver"
 )
 
 // digestAnnotation is what the chart's templates read: the name of the program, with the digest of its image.
 const digestAnnotation = "holdfast.dev/%s-digest"
 
-// SetChart writes the digests of the images into the chart's metadata, for its templates, and the list of images that Artifact Hub shows. Every other
-// byte stays as it is.
+// SetChart writes the digests of the images into the chart's metadata, for its templates, and what Artifact Hub shows: the list of images, and that a
+// version is a pre-release. Every other byte stays as it is.
 func SetChart(file, tag string, digests map[string]string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -33,5 +35,8 @@ func SetChart(file, tag string, digests map[string]string) error {
 		fmt.Fprintf(&images, "    - name: %s\n      image: %s:%s@%s\n", program, image, tag, digests[image])
 	}
 	lines.WriteString("  artifacthub.io/images: |\n" + images.String())
+	if semver.Prerelease(tag) != "" {
+		lines.WriteString("  artifacthub.io/prerelease: \"true\"\n")
+	}
 	return os.WriteFile(file, []byte(before+annotations+lines.String()+after), 0o644)
 }

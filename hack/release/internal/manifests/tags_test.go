@@ -119,6 +119,9 @@ annotations:
 	if diff := cmp.Diff(want, read(t, file)); diff != "" {
 		t.Errorf("the chart (-want +got):\n%s", diff)
 	}
+	if err := SetChart(file, "v1.2.3-rc.1", digests); err != nil || !strings.Contains(read(t, file), "\n  artifacthub.io/prerelease: \"true\"\n") {
+		t.Errorf("%v: a pre-release is not shown as one:\n%s", err, read(t, file))
+	}
 	if err := SetChart(filepath.Join(root, "none.yaml"), "v1.2.3", digests); err == nil || !strings.Contains(err.Error(), "has no annotations") {
 		t.Errorf("got error %v: want one that says that there are no annotations", err)
 	}

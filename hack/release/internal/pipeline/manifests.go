@@ -93,6 +93,13 @@ func (r *run) packChart(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(r.tree, chartFolder, "Chart.yaml")); err != nil {
 		return fmt.Errorf("the tree has no chart: %w", err)
 	}
+	metadata, err := os.ReadFile(filepath.Join(r.tree, path.Dir(chartFolder), publish.MetadataFile))
+	if err != nil {
+		return fmt.Errorf("the tree has no metadata for Artifact Hub: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(r.stage, publish.MetadataFile), metadata, 0o644); err != nil {
+		return err
+	}
 	// helm takes the time of the files from SOURCE_DATE_EPOCH, which is in the environment.
 	return r.helm(ctx, "package", chartFolder, "--destination", r.stage,
 		"--version", source.Plain(r.Version), "--app-version", r.Version).Run()

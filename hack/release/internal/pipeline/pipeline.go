@@ -119,7 +119,7 @@ func (r *run) steps() []step {
 	return append(steps,
 		step{"asking the programs for their version", r.checkVersions},
 		step{"describing the plugin for krew", r.describePlugin},
-		step{"listing what is in the programs", r.writeBill},
+		step{"listing what is in the programs", r.writeBills},
 		step{"summing up", func(context.Context) error { return checksums.Write(r.stage) }},
 	)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/hack/release/internal/archive"
 	"github.com/holdfast-dev/holdfast/hack/release/internal/checksums"
 	"github.com/holdfast-dev/holdfast/hack/release/internal/plugin"
+	"github.com/holdfast-dev/holdfast/hack/release/internal/publish"
 	"github.com/holdfast-dev/holdfast/hack/release/internal/sbom"
 )
 
@@ -124,36 +126,44 @@ func (r *run) describePlugin(context.Context) error {
 	if err != nil {
 		return err
 	}
-	file := filepath.Join(r.stage, "krew", plugin.ManifestName)
-	if err := os.Mkdir(filepath.Dir(file), 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(file, text, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(r.stage, plugin.ManifestFile(r.Version)), text, 0o644); err != nil {
 		return err
 	}
 	manifest, err := plugin.Parse(text)
 	if err != nil {
 		return err
 	}
-	if err := manifest.Validate(file); err != nil {
+	if err := manifest.Validate(plugin.ManifestName); err != nil {
 		return fmt.Errorf("krew would refuse the manifest: %w", err)
 	}
 	return manifest.CheckArchives(r.stage)
 }
 
-func (r *run) writeBill(ctx context.Context) error {
+// writeBills writes a bill of all programs, and one for each image, which is attested for the image's digest.
+func (r *run) writeBills(ctx context.Context) error {
 	command := func(ctx context.Context, args ...string) *exec.Cmd { return r.command(ctx, nil, "go", args...) }
 	licensed, err := sbom.ReadLicenses(ctx, command, r.binaries)
 	if err != nil {
 		return err
 	}
-	bill, err := sbom.New(sbom.Release{Version: r.Version, Revision: r.Source.Revision(), Time: r.Source.Time}, r.binaries, licensed)
-	if err != nil {
-		return err
+	write := func(name, packageURL string, binaries []sbom.Binary) error {
+		about := sbom.Release{Name: name, PackageURL: packageURL, Version: r.Version, Revision: r.Source.Revision(), Time: r.Source.Time}
+		bill, err := sbom.New(about, binaries, licensed)
+		if err != nil {
+			return err
+		}
+		text, err := sbom.Encode(bill)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(r.stage, publish.Bill(name, r.Version)), text, 0o644)
 	}
-	text, err := sbom.Encode(bill)
-	if err != nil {
-		return err
+	for _, image := range []string{agentImage, managerImage} {
+		name := path.Base(image)
+		of := slices.DeleteFunc(slices.Clone(r.binaries), func(b sbom.Binary) bool { return "holdfast-"+b.Name != name })
+		if err := write(name, sbom.ImageURL(image, r.Version, r.digests[image]), of); err != nil {
+			return err
+		}
 	}
-	return os.WriteFile(filepath.Join(r.stage, "holdfast-"+r.Version+".cdx.json"), text, 0o644)
+	return write("holdfast", "", r.binaries)
 }

@@ -85,6 +85,9 @@ type Copy struct {
 	To   string `json:"to"`
 }
 
+// ManifestFile is the manifest's name among the files of a release, where many are called holdfast.
+func ManifestFile(version string) string { return "holdfast-krew-" + version + ".yaml" }
+
 // NewManifest describes the version. sums has the SHA-256 of each platform's
 // archive, in hexadecimal, by the name of the archive.
 func NewManifest(version string, sums map[string]string) Manifest {

@@ -40,10 +40,18 @@ type Published struct {
 	// Tag is by what it is found, and Digest what the tag stands for.
 	Tag    name.Tag
 	Digest v1.Hash
+	// Bill is the file of the release with the bill of materials that is attested for it.
+	Bill string
 }
+
+// Bill is the name of the file with the bill of materials of an image, or of all of the release for the name holdfast.
+func Bill(name, version string) string { return name + "-" + version + ".cdx.json" }
 
 // ByDigest names it so that nothing else can be meant.
 func (p Published) ByDigest() string { return p.Tag.Context().Digest(p.Digest.String()).String() }
+
+// Line describes it to the workflow, which signs and attests: tag, name by digest, file of the bill of materials.
+func (p Published) Line() string { return fmt.Sprintf("%s %s %s\n", p.Tag, p.ByDigest(), p.Bill) }
 
 // ChartReference is the chart as helm takes it.
 func (r *Release) ChartReference() string {
@@ -81,7 +89,7 @@ func (r *Release) putImage(ctx context.Context, archive string) (Published, erro
 	if err != nil {
 		return Published{}, err
 	}
-	put := Published{Tag: tag}
+	put := Published{Tag: tag, Bill: Bill(repository, r.Version)}
 	err = open(ctx, archive, func(image v1.ImageIndex, digest v1.Hash) error {
 		put.Digest = digest
 		found, err := standing(ctx, tag)
@@ -124,7 +132,7 @@ func (r *Release) putChart(ctx context.Context) (Published, error) {
 		return Published{}, err
 	}
 	fmt.Fprintf(r.Progress, "%s is %s\n", tag, digest)
-	return Published{Tag: tag, Digest: digest}, nil
+	return Published{Tag: tag, Digest: digest, Bill: Bill("holdfast", r.Version)}, nil
 }
 
 // Transport is helm's flags for a registry on this machine, which has no TLS.

@@ -13,6 +13,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"path"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -32,8 +33,12 @@ const (
 
 // Release is what the bill is about.
 type Release struct {
-	Version  string
-	Revision string
+	// Name is holdfast for all of the release, and the image's for one image.
+	Name string
+	// PackageURL identifies an image by its digest. It is empty for all of the release.
+	PackageURL string
+	Version    string
+	Revision   string
 	// Time is that of the commit: a bill that said when it was made would differ each time.
 	Time time.Time
 }
@@ -72,13 +77,19 @@ func (b Binary) ref() string {
 	return b.Name + "-" + b.setting("GOOS") + "-" + b.setting("GOARCH")
 }
 
+// ImageURL identifies an image in the registry that its name begins with.
+func ImageURL(image, tag, digest string) string {
+	qualifiers := packageurl.QualifiersFromMap(map[string]string{"repository_url": image, "tag": tag})
+	return packageurl.NewPackageURL(packageurl.TypeOCI, "", path.Base(image), digest, qualifiers, "").ToString()
+}
+
 // New makes the bill: the release, its programs, and of each the modules and the
 // version of Go's standard library in it, with their licenses. The same input gives
 // the same bill, in any order of the programs.
 func New(release Release, binaries []Binary, licensed Licenses) (*cyclonedx.BOM, error) {
 	bom := cyclonedx.NewBOM()
 	bom.JSONSchema, bom.SpecVersion = "http://cyclonedx.org/schema/bom-1.6.schema.json", cyclonedx.SpecVersion1_6
-	identity := strings.Join([]string{project, release.Version, release.Revision}, " ")
+	identity := strings.Join([]string{project, release.Name, release.Version, release.Revision}, " ")
 	bom.SerialNumber = uuid.NewSHA1(uuid.NameSpaceURL, []byte(identity)).URN()
 	bom.Metadata = release.metadata()
 
@@ -130,7 +141,7 @@ func (r Release) metadata() *cyclonedx.Metadata {
 			Type: cyclonedx.ComponentTypeApplication, Name: "hack/release", Version: r.Version,
 		}}},
 		Component: &cyclonedx.Component{
-			BOMRef: "holdfast", Type: cyclonedx.ComponentTypeApplication, Name: "holdfast", Version: r.Version,
+			BOMRef: r.Name, Type: cyclonedx.ComponentTypeApplication, Name: r.Name, Version: r.Version, PackageURL: r.PackageURL,
 			Licenses:           licenses(),
 			ExternalReferences: &[]cyclonedx.ExternalReference{{Type: cyclonedx.ERTypeVCS, URL: project, Comment: "commit " + r.Revision}},
 		},

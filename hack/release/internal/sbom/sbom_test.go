@@ -19,7 +19,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-var release = Release{Version: "v1.2.3", Revision: "abc", Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("elsewhere", 3600))}
+var release = Release{Name: "holdfast", Version: "v1.2.3", Revision: "abc", Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("elsewhere", 3600))}
 
 // binary is one that Go could have linked.
 func binary(name, goos string, deps ...*debug.Module) Binary {
