@@ -71,6 +71,7 @@ var rules = []rule{
 	to(Flags, ``, `^kubectl (-n \S+ )?(logs|wait|rollout restart)\b`, "needs a kubelet or cert-manager"),
 	to(Flags, ``, `^(kubectl|oc) (-n \S+ )?rollout status (statefulset/five|daemonset/kube-multus)`, "needs a kubelet"),
 	to(Read, ``, `^kubectl holdfast (explain|who|show|history|list|audit|check|doctor|version|(release|uninstall)( \S+)? --dry-run)\b`, ""),
+	to(Read, ``, `^kubectl kustomize \S+ \| kubectl holdfast doctor `, ""),
 	to(Read, ``, `^(kubectl|oc) (-n \S+ )?(get|describe|rollout status)\b`, ""),
 	to(DryRun, ``, `^(kubectl|oc) (-n \S+ )?(apply|create|delete|diff|label|patch|run)\b`, ""),
 
