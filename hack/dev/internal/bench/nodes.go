@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,7 +28,7 @@ func (w *world) register(ctx context.Context) (*registered, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := w.node(ctx, kubelet, deadNode); err != nil {
+	if err := w.node(ctx, kubelet, deadNode); err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, err
 	}
 	var node corev1.Node
