@@ -147,8 +147,13 @@ func (a *auditor) wake() {
 	}
 }
 
-// Start audits at once, then at every interval, and sooner after pools have changed. A failed audit is tried again with back-off.
+// Start audits soon, then at every interval, and sooner after pools have changed. A failed audit is tried again with back-off.
 func (a *auditor) Start(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-time.After(min(backoff.AfterStart, a.longest())):
+	}
 	for {
 		err := a.audit(ctx)
 		if a.failures++; err == nil {

@@ -22,6 +22,9 @@ const (
 	EventOverdue = 2 * time.Second
 )
 
+// AfterStart is what a new leader leaves to the releases that waited for it before it looks through everything.
+const AfterStart = 10 * time.Second
+
 // RateLimiter is the back-off of a queue: twice as long after each failure of an item, up to last.
 func RateLimiter[T comparable](last time.Duration) workqueue.TypedRateLimiter[T] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[T](First, last)

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/pages"
 )
@@ -29,7 +30,7 @@ type sweeper struct {
 	interval time.Duration
 }
 
-// Setup registers the sweep, at once and then at every interval.
+// Setup registers the sweep, soon after the start and then at every interval.
 func Setup(mgr manager.Manager, interval time.Duration) error {
 	return mgr.Add(&sweeper{live: mgr.GetAPIReader(), pods: finalizer.Client{Writer: mgr.GetClient(), Reader: mgr.GetAPIReader()}, interval: interval})
 }
@@ -43,19 +44,20 @@ const (
 	lastRetry  = 5 * time.Minute
 )
 
-// Start sweeps at once and then at every interval. A failed sweep is logged and tried again with back-off.
+// Start sweeps soon and then at every interval. A failed sweep is logged and tried again with back-off.
 func (s *sweeper) Start(ctx context.Context) error {
 	breaks := newPauses(s.interval)
+	pause := min(backoff.AfterStart, breaks.interval)
 	for {
-		err := s.sweep(ctx)
-		pause := breaks.next(err != nil)
-		if err != nil && ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "Sweeping for finalizers without a label failed; it is tried again", "after", pause)
-		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(pause):
+		}
+		err := s.sweep(ctx)
+		pause = breaks.next(err != nil)
+		if err != nil && ctx.Err() == nil {
+			log.FromContext(ctx).Error(err, "Sweeping for finalizers without a label failed; it is tried again", "after", pause)
 		}
 	}
 }
