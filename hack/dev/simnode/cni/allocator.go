@@ -4,6 +4,7 @@ package cni
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -13,6 +14,9 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
+
+// errDied is that the plugin's process would have ended, of which no step of it makes anything else.
+var errDied = errors.New("the plugin died")
 
 // manage takes whereabouts' Lease and calls its allocator, as its IPManagement
 // does. That one can't be called here: it panics in a goroutine of its own where
@@ -50,7 +54,7 @@ func (w *whereabouts) elector(ctx context.Context, ipam *wbkubernetes.Kubernetes
 	if conf.NodeSliceSize != "" {
 		slice, err := wbkubernetes.GetNodeSlicePoolRange(ctx, ipam, w.options.Node)
 		if err != nil {
-			return nil, fmt.Errorf("the plugin died: node %s has no slice: %w", w.options.Node, err)
+			return nil, fmt.Errorf("%w: node %s has no slice: %w", errDied, w.options.Node, err)
 		}
 		lease.Name = wbkubernetes.IPPoolName(wbkubernetes.PoolIdentifier{IpRange: slice, NodeName: w.options.Node, NetworkName: conf.NetworkName})
 	}
@@ -77,7 +81,7 @@ func milliseconds(n int) time.Duration { return time.Duration(n) * time.Millisec
 func update(ctx context.Context, mode int, ipam *wbkubernetes.KubernetesIPAM) (ips []net.IPNet, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("the plugin died: %v", r)
+			err = fmt.Errorf("%w: %v", errDied, r)
 		}
 	}()
 	return wbkubernetes.IPManagementKubernetesUpdate(ctx, mode, ipam, ipam.Config)

@@ -117,6 +117,9 @@ func (w *whereabouts) del(ctx context.Context, c call) (dropped, err error) {
 		return nil, err
 	}
 	_, dropped = w.manage(ctx, w.options.DelTimeout, types.Deallocate, ipam)
+	if errors.Is(dropped, errDied) {
+		return nil, dropped
+	}
 	return dropped, nil
 }
 
