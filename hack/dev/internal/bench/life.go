@@ -17,6 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -164,7 +167,7 @@ func liveAndDie(ctx context.Context, clientset kubernetes.Interface, n int, newP
 // again would be a part of what is measured.
 func live(ctx context.Context, clientset kubernetes.Interface, n int, newPod func(suffix string) *corev1.Pod) (die func(context.Context) error, err error) {
 	pods := clientset.CoreV1().Pods(newPod("").Namespace)
-	events, err := pods.Watch(ctx, metav1.ListOptions{})
+	events, err := watchPods(ctx, pods)
 	if err != nil {
 		return nil, err
 	}
@@ -200,6 +203,17 @@ func live(ctx context.Context, clientset kubernetes.Interface, n int, newPod fun
 		}
 		return nil
 	}, nil
+}
+
+// watchPods has what happens from now on. It resumes where the API server ends it, which it does with a watch that is not read for a tenth of a second.
+func watchPods(ctx context.Context, pods corev1client.PodInterface) (watch.Interface, error) {
+	now, err := pods.List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	return watchtools.NewRetryWatcherWithContext(ctx, now.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return pods.Watch(ctx, o) },
+	})
 }
 
 // followWhile hands over events until done, while the clients make n calls: the API server ends a watch that is not read.
