@@ -217,7 +217,8 @@ func shared(d *Diagnosis, f *Facts, _ time.Time) {
 	}
 	count, nodes := 0, f.Nodes.Get()
 	for i := range nodes {
-		if kubeversion.SharesFieldManager(&nodes[i]) {
+		// The label that MicroK8s gives its nodes, and the version of k3s.
+		if _, micro := nodes[i].Labels["microk8s.io/cluster"]; micro || strings.Contains(nodes[i].Status.NodeInfo.KubeletVersion, "+k3s") {
 			count++
 		}
 	}

@@ -30,7 +30,7 @@ func TestEveryCommandBelongsToATest(t *testing.T) {
 	t.Logf("%d commands: %v", len(all), counts)
 }
 
-// TestEveryRuleIsUsed: a rule without a command would be one for the next, which nobody has looked at.
+// TestEveryRuleIsUsed: a rule without a command would match the next one unseen.
 func TestEveryRuleIsUsed(t *testing.T) {
 	all, err := Commands(repository)
 	if err != nil {
