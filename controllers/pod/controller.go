@@ -279,7 +279,11 @@ func (r *Reconciler) hold(ctx context.Context, seen *view, decision release.Deci
 		return reconcile.Result{RequeueAfter: decision.After}, errors.Join(seen.unfinished(), r.keep(ctx, seen))
 	}
 	after := seen.lookAgain(decision.After)
-	if err := r.explain(ctx, seen, decision); err != nil && after > 0 && after <= r.options.LastRetry {
+	later, err := r.explain(ctx, seen, decision)
+	if later > 0 && (after == 0 || later < after) {
+		after = later
+	}
+	if err != nil && after > 0 && after <= r.options.LastRetry {
 		// The back-off of an error could be longer than the wait.
 		log.FromContext(ctx).Error(err, "Writing the reason of a wait failed; the wait continues", "reason", decision.Reason)
 		return reconcile.Result{RequeueAfter: min(after, explainAgain)}, nil

@@ -27,19 +27,40 @@ import (
 )
 
 // explain reports why a pod's addresses are held, by gauge, event, pod condition and record condition with one reason, and only if it changes. The
-// grace period is not reported, and neither are reads that fail for less than reportUnreadAfter.
-func (r *Reconciler) explain(ctx context.Context, v *view, d release.Decision) error {
+// grace period is not reported, and neither are reads that fail for less than reportUnreadAfter. later is the rest of a wait that is not reported yet.
+func (r *Reconciler) explain(ctx context.Context, v *view, d release.Decision) (later time.Duration, err error) {
 	if d.Reason == v1alpha1.ReasonGracePeriod || (d.Reason == v1alpha1.ReasonObservationFailed && !r.held.unreadFor(v.uid, r.clock.Now(), reportUnreadAfter)) {
-		return nil
+		return 0, nil
+	}
+	if later = r.unusualIn(v, d); later > 0 {
+		return later, nil
 	}
 	changed := r.held.set(v.uid, d.Reason)
 	if changed {
 		r.event(v, d, d.Reason, d.Message)
 	}
 	if err := r.explainOnPod(ctx, v, d); err != nil {
-		return err
+		return 0, err
 	}
-	return r.explainOnRecord(ctx, v, d)
+	return 0, r.explainOnRecord(ctx, v, d)
+}
+
+// usual are the reasons for which a pod waits while its kubelet is late, as after a burst of deletions: most such waits end within seconds.
+var usual = sets.New(v1alpha1.ReasonAwaitingNodeResponse, v1alpha1.ReasonSandboxRunning, v1alpha1.ReasonMayBeStarting, v1alpha1.ReasonKubeletNotFinished)
+
+// unusualIn is the time until a wait for the kubelet of a Ready node is reported: a third of the slack after the slack. An explanation that stands is
+// kept up to date at once (docs/decisions/0302).
+func (r *Reconciler) unusualIn(v *view, d release.Decision) time.Duration {
+	isReady := v.node.IsKnown() && v.node.Get().Ready
+	if !usual.Has(d.Reason) || !isReady || v.pod == nil || v.pod.DeletionTimestamp == nil || r.held.has(v.uid) || isExplained(v.record) {
+		return 0
+	}
+	slack := r.options.Settings.GracePeriodSlack
+	return v.pod.DeletionTimestamp.Add(slack + slack/3).Sub(r.clock.Now())
+}
+
+func isExplained(record *v1alpha1.IPAllocation) bool {
+	return record != nil && meta.FindStatusCondition(record.Status.Conditions, v1alpha1.ReleasedCondition) != nil
 }
 
 // explainOnPod writes the pod condition.
@@ -240,6 +261,14 @@ func (h *heldPods) set(uid types.UID, reason v1alpha1.Reason) bool {
 	h.reasons[uid] = reason
 	count(reason, 1)
 	return true
+}
+
+// has says whether a reason for the UID is counted.
+func (h *heldPods) has(uid types.UID) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, held := h.reasons[uid]
+	return held
 }
 
 func (h *heldPods) remove(uid types.UID) {

@@ -129,7 +129,8 @@ type Delays struct {
 	// ReleaseDelay is how long a candidate that finished before its deletion is observed before its release, and a contradiction
 	// in the IPAM's records before it is reported and repaired. Default: 3m.
 	ReleaseDelay *metav1.Duration `json:"releaseDelay,omitempty"`
-	// GracePeriodSlack is added to a pod's own grace period before anything is suspected. Default: 30s.
+	// GracePeriodSlack is added to a pod's own grace period before anything is suspected; a wait for the kubelet of a Ready node is explained
+	// after another third of it. Default: 30s.
 	GracePeriodSlack *metav1.Duration `json:"gracePeriodSlack,omitempty"`
 	// SandboxCreationMax is the longest time between an IPAM's record and the runtime listing the sandbox; greater than
 	// zero, and greater than twice the kubelet's runtimeRequestTimeout (2m unless configured otherwise), which no check reads.
