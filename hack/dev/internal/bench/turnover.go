@@ -126,6 +126,10 @@ var turnoverUngraceful = experiment{
 			return nil, err
 		}
 		arms, all, err := w.turnovers(ctx, clientset, judged, false)
+		for i, manages := range []func(context.Context) error{w.withManager, w.withoutManager} {
+			before := arms[i].before
+			arms[i].before = func(ctx context.Context) error { return errors.Join(before(ctx), manages(ctx)) }
+		}
 		for i, g := range all {
 			arms[i].run = func(ctx context.Context) (int, map[string]float64, error) {
 				run, err := g.nextUngracefully(ctx)
@@ -137,6 +141,22 @@ var turnoverUngraceful = experiment{
 		}
 		return arms, err
 	},
+}
+
+func (w *world) withManager(ctx context.Context) error {
+	if !w.cluster.Manager().Exited() {
+		return nil
+	}
+	return errors.Join(w.cluster.StartManager(ctx), w.awaitIdle(ctx))
+}
+
+// withoutManager has whereabouts alone: the manager would reclaim what it left, as orphans.
+func (w *world) withoutManager(context.Context) error {
+	if w.cluster.Manager().Exited() {
+		return nil
+	}
+	w.forget("manager")
+	return w.cluster.Manager().Stop(0)
 }
 
 // generations are pods each of which takes the place of an earlier one.
