@@ -84,7 +84,7 @@ func (w *world) startAndLive(ctx context.Context) (int, map[string]float64, erro
 // startThenLive starts the manager and has n pods live when it has nothing to do any more, one after the other: each CNI call of whereabouts lists all
 // pools, and of many at once would fill the processors. What the manager uses meanwhile without pods does not count.
 func (w *world) startThenLive(ctx context.Context, n int) (int, map[string]float64, error) {
-	if err := errors.Join(w.cluster.StartManager(ctx), w.awaitIdle(ctx)); err != nil {
+	if err := errors.Join(w.cluster.StartManager(ctx), pass(ctx, startTime), w.awaitIdle(ctx)); err != nil {
 		return 0, nil, err
 	}
 	started, err := w.managerSeconds()

@@ -38,6 +38,8 @@ const (
 	agentWatches = "watches of the agent"
 	// idleTime is long enough to see what the manager calls when nothing happens.
 	idleTime = 5 * time.Second
+	// startTime is that in which a manager begins its first audit.
+	startTime = 3 * idleTime
 )
 
 // life is that of ordinary pods: created, bound by the scheduler, run by a simulated kubelet whose CNI calls whereabouts' own allocator, deleted.

@@ -147,7 +147,7 @@ func (w *world) withManager(ctx context.Context) error {
 	if !w.cluster.Manager().Exited() {
 		return nil
 	}
-	return errors.Join(w.cluster.StartManager(ctx), w.awaitIdle(ctx))
+	return errors.Join(w.cluster.StartManager(ctx), pass(ctx, startTime), w.awaitIdle(ctx))
 }
 
 // withoutManager has whereabouts alone: the manager would reclaim what it left, as orphans.

@@ -4,6 +4,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -73,7 +74,7 @@ var unguardedPods = experiment{
 					return nil
 				}
 				withdrawn = false
-				return w.cluster.RestoreGuard(ctx)
+				return errors.Join(w.cluster.RestoreGuard(ctx), pass(ctx, startTime), w.awaitIdle(ctx))
 			}},
 			{name: without, run: lives, before: func(ctx context.Context) error {
 				if withdrawn {
