@@ -26,8 +26,8 @@ type Field[T client.Object] struct {
 	bucketed bool
 }
 
-// bucketCount makes a bucket of 37 objects with 150,000 pods.
-const bucketCount = 4096
+// bucketCount makes a bucket of 9 objects with 150,000 pods: a look-up copies all objects of a bucket.
+const bucketCount = 16384
 
 var (
 	bucketSeed = maphash.MakeSeed()
