@@ -126,37 +126,53 @@ var turnoverUngraceful = experiment{
 			return nil, err
 		}
 		arms, all, err := w.turnovers(ctx, clientset, judged, false)
-		for i, manages := range []func(context.Context) error{w.withManager, w.withoutManager} {
-			before := arms[i].before
-			arms[i].before = func(ctx context.Context) error { return errors.Join(before(ctx), manages(ctx)) }
+		if err != nil {
+			return nil, err
+		}
+		tidy := func(ctx context.Context) error {
+			for _, g := range all {
+				if err := errors.Join(judged.remove(ctx), w.cluster.Reconcile(ctx), g.awaitRunning(ctx, settleTimeout)); err != nil {
+					return err
+				}
+			}
+			return nil
 		}
 		for i, g := range all {
 			arms[i].run = func(ctx context.Context) (int, map[string]float64, error) {
 				run, err := g.nextUngracefully(ctx)
 				return turnoverPods, map[string]float64{share: float64(run) / turnoverPods}, err
 			}
-			arms[i].after = func(ctx context.Context) error {
-				return errors.Join(judged.remove(ctx), w.cluster.Reconcile(ctx), g.awaitRunning(ctx, settleTimeout))
-			}
 		}
-		return arms, err
+		arms[0].before = w.withManager(tidy, arms[0].before)
+		arms[1].before, arms[1].after = w.withoutManager(arms[1].before), tidy
+		return arms, nil
 	},
 }
 
-func (w *world) withManager(ctx context.Context) error {
-	if !w.cluster.Manager().Exited() {
-		return nil
+// withManager starts the manager again where the other arm stopped it, once nothing is left of that.
+func (w *world) withManager(tidy, before func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if w.cluster.Manager().Exited() {
+			if err := tidy(ctx); err != nil {
+				return err
+			}
+			if err := errors.Join(w.cluster.StartManager(ctx), pass(ctx, startTime), w.awaitIdle(ctx)); err != nil {
+				return err
+			}
+		}
+		return before(ctx)
 	}
-	return errors.Join(w.cluster.StartManager(ctx), pass(ctx, startTime), w.awaitIdle(ctx))
 }
 
 // withoutManager has whereabouts alone: the manager would reclaim what it left, as orphans.
-func (w *world) withoutManager(context.Context) error {
-	if w.cluster.Manager().Exited() {
-		return nil
+func (w *world) withoutManager(before func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := before(ctx); err != nil || w.cluster.Manager().Exited() {
+			return err
+		}
+		w.forget("manager")
+		return w.cluster.Manager().Stop(0)
 	}
-	w.forget("manager")
-	return w.cluster.Manager().Stop(0)
 }
 
 // generations are pods each of which takes the place of an earlier one.
