@@ -19,8 +19,7 @@ var burstDelete = experiment{
 	needs:   needs{reports: true, nodes: []string{simulatedNode, "node-b"}}, // one node's pod network has 253 addresses
 	rows: []row{{
 		Row: page.Row{Name: "burst-delete", Title: "300 pods deleted at once", Against: "unguarded", Unit: ratio, Target: result.Target{Op: result.AtLeast, Value: 0.95},
-			Limit: "Whereabouts takes the entries out one after the other, under its Lease, and waits there for the reviews of the entry and of the reservation. " +
-				"The other pods ask for the Lease meanwhile, which takes processor time of the API server."},
+			Limit: "Whereabouts takes the entries out one after the other, under its Lease, and waits there for two reviews of each; the other pods ask for the Lease meanwhile."},
 		figure: throughput(guarded, unguarded),
 	}},
 	prepare: func(ctx context.Context, w *world) ([]arm, error) {

@@ -156,7 +156,7 @@ func (w *world) withManager(tidy, before func(context.Context) error) func(conte
 			if err := tidy(ctx); err != nil {
 				return err
 			}
-			if err := errors.Join(w.cluster.StartManager(ctx), pass(ctx, startTime), w.awaitIdle(ctx)); err != nil {
+			if err := errors.Join(w.cluster.StartManager(ctx), pass(ctx, startTime)); err != nil {
 				return err
 			}
 		}
