@@ -48,19 +48,19 @@ func (r *Reconciler) explain(ctx context.Context, v *view, d release.Decision) (
 // usual are the reasons for which a pod waits while its kubelet is late, as after a burst of deletions: most such waits end within seconds.
 var usual = sets.New(v1alpha1.ReasonAwaitingNodeResponse, v1alpha1.ReasonSandboxRunning, v1alpha1.ReasonMayBeStarting, v1alpha1.ReasonKubeletNotFinished)
 
-// unusualIn is the time until a wait for the kubelet of a Ready node is reported: a third of the slack after the slack. An explanation that stands is
-// kept up to date at once (docs/decisions/0302).
+// unusualIn is the time until a wait for the kubelet of a Ready node is reported, in the third of the slack that follows the slack. Before and after that
+// each wait is reported at once, so that none is kept back for longer; an explanation that stands is kept up to date (docs/decisions/0302).
 func (r *Reconciler) unusualIn(v *view, d release.Decision) time.Duration {
 	isReady := v.node.IsKnown() && v.node.Get().Ready
-	if !usual.Has(d.Reason) || !isReady || v.pod == nil || v.pod.DeletionTimestamp == nil || r.held.has(v.uid) || isExplained(v.record) {
+	if !usual.Has(d.Reason) || !isReady || v.pod == nil || v.pod.DeletionTimestamp == nil || r.held.has(v.uid) {
 		return 0
 	}
 	slack := r.options.Settings.GracePeriodSlack
-	return v.pod.DeletionTimestamp.Add(slack + slack/3).Sub(r.clock.Now())
-}
-
-func isExplained(record *v1alpha1.IPAllocation) bool {
-	return record != nil && meta.FindStatusCondition(record.Status.Conditions, v1alpha1.ReleasedCondition) != nil
+	left := v.pod.DeletionTimestamp.Add(slack + slack/3).Sub(r.clock.Now())
+	if left > slack/3 {
+		return 0
+	}
+	return left
 }
 
 // explainOnPod writes the pod condition.

@@ -22,12 +22,17 @@ const (
 	unusual   = 10 * time.Second
 )
 
-// newLateWorld has a pod that is still running when its slack ends, now, and an agent on its node.
-func newLateWorld(t *testing.T, node *corev1.Node) *world {
-	t.Helper()
+// late is a pod that is still running when its slack ends, now.
+func late() *corev1.Pod {
 	pod := onepod.DeletedPod()
 	pod.DeletionTimestamp = &metav1.Time{Time: onepod.Now.Add(-testSlack)}
 	pod.Status.Phase = corev1.PodRunning
+	return pod
+}
+
+// withAgent has a pod on a node with an agent.
+func withAgent(t *testing.T, pod *corev1.Pod, node *corev1.Node) *world {
+	t.Helper()
 	f := newWorld(t, pod, onepod.RecordOfOld(onepod.OldMachine()), &v1alpha1.GuardedNode{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}, node)
 	f.r.options.Evidence = release.EvidenceAgent
 	f.r.options.Settings.GracePeriodSlack, f.r.options.Settings.ResponseWithin = testSlack, time.Minute
@@ -64,7 +69,7 @@ func (f *world) isExplained(when string, reason v1alpha1.Reason, events int) {
 
 // TestAWaitForALateKubeletIsExplainedOnce: a third of the slack after the slack, though the agent was queried and responded before.
 func TestAWaitForALateKubeletIsExplainedOnce(t *testing.T) {
-	f := newLateWorld(t, onepod.Node("node", "node-1", "m1"))
+	f := withAgent(t, late(), onepod.Node("node", "node-1", "m1"))
 	if result, err := f.r.Reconcile(t.Context(), "old"); err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > unusual {
 		t.Errorf("%+v, %v; expected another look after at most %s", result, err, unusual)
 	}
@@ -79,10 +84,24 @@ func TestAWaitForALateKubeletIsExplainedOnce(t *testing.T) {
 
 // TestAnExplanationThatStandsIsKeptUpToDate: a wait for a Node that is not Ready is explained at once, and so is what comes next.
 func TestAnExplanationThatStandsIsKeptUpToDate(t *testing.T) {
-	f := newLateWorld(t, notReady(onepod.Node("node", "node-1", "m1")))
+	f := withAgent(t, late(), notReady(onepod.Node("node", "node-1", "m1")))
 	f.holdsUntil(0)
 	f.isExplained("with a Node that is not Ready", v1alpha1.ReasonNodeUnreachable, 1)
 	f.Apply(onepod.Node("node", "node-1", "m1"))
 	f.holdsUntil(time.Second)
 	f.isExplained("once it is Ready", v1alpha1.ReasonAwaitingNodeResponse, 2)
+}
+
+// TestAWaitAgainstTheKubeletsReportIsExplainedAtOnce: the kubelet terminated the pod an hour before the end of its grace period, and its agent has the
+// sandbox. Nothing ends that by itself.
+func TestAWaitAgainstTheKubeletsReportIsExplainedAtOnce(t *testing.T) {
+	pod := finishedAfter(time.Minute)
+	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &metav1.Time{Time: onepod.Now.Add(time.Hour)}, new(int64(2*60*60))
+	f := withAgent(t, pod, onepod.Node("node", "node-1", "m1"))
+	f.holdsUntil(0)
+	f.respond("old-sandbox", v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxRunning, "old")
+	f.holdsUntil(time.Second)
+	if reason, _ := f.explanation(); reason != string(v1alpha1.ReasonSandboxRunning) {
+		t.Errorf("explained by %q, want SandboxRunning", reason)
+	}
 }

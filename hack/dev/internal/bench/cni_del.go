@@ -41,7 +41,7 @@ var amongRecords = experiment{
 			},
 		},
 		recordSlope("event-slope", "processor time of the manager for a pod's life against the number of records, log-log slope from 1,000 to 100,000", lifeSeconds, 0.1,
-			"It has not been profiled at this size. The garbage collector, which goes through all records at least every two minutes, is part of it."),
+			"It has not been profiled at this size."),
 		recordSlope("start-slope", "processor time of the manager from its start until it has nothing to do against the number of records, log-log slope from 1,000 to 100,000", startSeconds, 1.05,
 			"Some work at the start is done for each pair of objects."),
 	},
