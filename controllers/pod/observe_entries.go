@@ -71,7 +71,7 @@ func (r *Reconciler) leaveToNext(ctx context.Context, v *view) error {
 	return nil
 }
 
-// reading is the result of all backends. The versions of the pools are not copied: there may be one pool for each node.
+// reading is the result of all backends.
 type reading struct {
 	entries  []ipam.Entry
 	versions map[string]map[string]string

@@ -108,7 +108,7 @@ type Place struct {
 	IP   netip.Addr
 }
 
-// Snapshot is what a backend holds, for one query, from one source. It is shared: read it, never change it.
+// Snapshot is what a backend holds, for one query, from one source.
 type Snapshot struct {
 	// Entries are sorted by pool, then by address.
 	Entries []Entry
@@ -116,7 +116,8 @@ type Snapshot struct {
 	// for: what stands there is then unknown, not gone. All has every one. An entry with a problem of its reference only
 	// (empty, no "namespace/name") is in Entries too.
 	Problems []Problem
-	// PoolVersions maps each pool that was looked at ("namespace/name") to the resourceVersion at which it was read.
+	// PoolVersions maps the pools ("namespace/name") of the entries, and those in which a place was asked for, to the resourceVersions at which they
+	// were read.
 	PoolVersions map[string]string
 	// Removed are the queried places and sandboxes of which this process saw the entry removed, so that the address was free. It is
 	// empty on live reads.

@@ -25,8 +25,6 @@ type index struct {
 	problems                      int
 	// removed are the last removals of entries that were seen.
 	removed *lru.Cache
-	// versions is what snapshots share as PoolVersions; nil when a pool has changed since it was made.
-	versions map[string]string
 }
 
 // cachedPool is one pool as last seen. raw belongs to the informer's object and is only read. Its texts are the only ones that the index keeps, so
@@ -99,7 +97,6 @@ func (x *index) apply(object *wb.IPPool, now time.Time) ipam.Event {
 	if known && pool.uid == object.UID && pool.version == object.ResourceVersion {
 		return changes.event()
 	}
-	x.versions = nil
 	if known && !pool.isStill(object) {
 		x.dropPool(name, changes)
 		known = false
@@ -134,7 +131,6 @@ func (x *index) remove(name string) ipam.Event {
 	defer x.mu.Unlock()
 	changes := newChanges()
 	if _, known := x.pools[name]; known {
-		x.versions = nil
 		x.dropPool(name, changes)
 	}
 	return changes.event()

@@ -24,7 +24,7 @@ func (x *index) find(q query) ipam.Snapshot {
 func (x *index) findFresh(q query, live []metav1.ObjectMeta) (s ipam.Snapshot, stale []metav1.ObjectMeta) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	s.PoolVersions = make(map[string]string, len(live))
+	s.PoolVersions = map[string]string{}
 	fresh := make(map[*cachedPool]bool, len(live))
 	for i := range live {
 		name := poolName(live[i].Namespace, live[i].Name)
@@ -34,7 +34,6 @@ func (x *index) findFresh(q query, live []metav1.ObjectMeta) (s ipam.Snapshot, s
 			continue
 		}
 		fresh[pool] = true
-		s.PoolVersions[name] = pool.version
 	}
 	x.collect(q, func(p *cachedPool) bool { return fresh[p] }, &s)
 	for i := range s.Entries { // what this process saw and when is no part of a live read
@@ -57,30 +56,14 @@ func (x *index) all() ipam.Snapshot {
 	})
 }
 
-// snapshot fills a snapshot of the whole cache under the lock. PoolVersions is one map for all snapshots until a pool
-// changes: with a pool for each node it is too large to be made for every look-up.
+// snapshot fills a snapshot of the whole cache under the lock.
 func (x *index) snapshot(fill func(*ipam.Snapshot)) ipam.Snapshot {
 	x.mu.RLock()
-	for x.versions == nil {
-		x.mu.RUnlock()
-		x.shareVersions()
-		x.mu.RLock()
-	}
 	defer x.mu.RUnlock()
-	s := ipam.Snapshot{PoolVersions: x.versions}
+	s := ipam.Snapshot{PoolVersions: map[string]string{}}
 	fill(&s)
 	arrange(&s)
 	return s
-}
-
-func (x *index) shareVersions() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	versions := make(map[string]string, len(x.pools))
-	for name, pool := range x.pools {
-		versions[name] = pool.version
-	}
-	x.versions = versions
 }
 
 // collect adds each allocation once, however many parts of the query it matches.
@@ -106,8 +89,8 @@ func (x *index) collect(q query, wanted func(*cachedPool) bool, into *ipam.Snaps
 		visit(x.at(place))
 	}
 	for name := range x.named(q) {
-		if pool, known := x.pools[name]; known && pool.problem != nil && wanted(pool) {
-			into.Problems = append(into.Problems, *pool.problem)
+		if pool, known := x.pools[name]; known && wanted(pool) {
+			notePool(into, name, pool.version, pool.problem)
 		}
 	}
 }

@@ -49,10 +49,9 @@ func (q query) pools() sets.Set[string] {
 // filterPool decodes a pool and adds to the snapshot what the query selects.
 func (q query) filterPool(pool *wb.IPPool, into *ipam.Snapshot) {
 	name := poolName(pool.Namespace, pool.Name)
-	into.PoolVersions[name] = pool.ResourceVersion
 	network, problem, err := decodePool(pool)
-	if problem != nil && (len(q.Addresses) > 0 || q.pools().Has(name)) {
-		into.Problems = append(into.Problems, *problem)
+	if len(q.Addresses) > 0 || q.pools().Has(name) {
+		notePool(into, name, pool.ResourceVersion, problem)
 	}
 	for offset, raw := range pool.Spec.Allocations {
 		if a := decodeAllocation(name, network, err, offset, raw); q.matches(name, a) {
@@ -61,11 +60,19 @@ func (q query) filterPool(pool *wb.IPPool, into *ipam.Snapshot) {
 	}
 }
 
+// notePool adds a pool that a query names.
+func notePool(into *ipam.Snapshot, name, version string, problem *ipam.Problem) {
+	into.PoolVersions[name] = version
+	if problem != nil {
+		into.Problems = append(into.Problems, *problem)
+	}
+}
+
 // add copies one allocation into a snapshot.
 func add(into *ipam.Snapshot, a allocation, poolVersion string) {
 	if a.entry != nil {
 		entry := *a.entry
-		entry.PoolResourceVersion = poolVersion
+		entry.PoolResourceVersion, into.PoolVersions[entry.Pool] = poolVersion, poolVersion
 		into.Entries = append(into.Entries, entry)
 	}
 	if a.problem != nil {

@@ -21,8 +21,6 @@ import (
 const (
 	// poolEntries bounds a pool: etcd refuses an object of more than 1.5 MB.
 	poolEntries = 4000
-	// copiesAtOnce are as many as a transaction of etcd takes, with three objects each.
-	copiesAtOnce = 40
 	// idleShare of a processor is what a process may use while nothing happens, in idleTime.
 	idleShare = 0.1
 )
@@ -131,15 +129,14 @@ func (p *population) addPool(ctx context.Context, pool, n int) error {
 	return p.w.eachCopy(ctx, n, p.copied, func(i int) *strings.Replacer { return p.as(seatOf(pool, i+1), i) }, putOf)
 }
 
-// eachCopy makes an operation of etcd of each of n copies of objects, which differ by what copier replaces in keys and values.
+// eachCopy makes an operation of etcd of each of n copies of objects, which differ by what copier replaces in keys and values. A transaction has one
+// object of each resource: those of one version are one event for the API server's watch cache, which then has some of them and not the others.
 func (w *world) eachCopy(ctx context.Context, n int, copied map[string]string, copier func(i int) *strings.Replacer, operation func(key, value string) etcdOperation) error {
-	return inParallel(ctx, clients, (n+copiesAtOnce-1)/copiesAtOnce, func(ctx context.Context, batch int) error {
-		var operations []etcdOperation
-		for i := batch * copiesAtOnce; i < min(n, (batch+1)*copiesAtOnce); i++ {
-			replacer := copier(i)
-			for key, value := range copied {
-				operations = append(operations, operation(replacer.Replace(key), replacer.Replace(value)))
-			}
+	return inParallel(ctx, clients, n, func(ctx context.Context, i int) error {
+		replacer := copier(i)
+		operations := make([]etcdOperation, 0, len(copied))
+		for key, value := range copied {
+			operations = append(operations, operation(replacer.Replace(key), replacer.Replace(value)))
 		}
 		return w.commit(ctx, operations)
 	})
@@ -175,6 +172,9 @@ func deletionOf(key, _ string) etcdOperation {
 	return etcdOperation{RequestDeleteRange: &etcdObject{Key: []byte(key)}}
 }
 
+// httpClient keeps a connection for each of those that make copies at once.
+var httpClient = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
+
 // commit makes operations in one transaction.
 func (w *world) commit(ctx context.Context, operations []etcdOperation) error {
 	body, err := json.Marshal(map[string]any{"success": operations})
@@ -185,7 +185,7 @@ func (w *world) commit(ctx context.Context, operations []etcdOperation) error {
 	if err != nil {
 		return err
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := httpClient.Do(request)
 	if err != nil {
 		return err
 	}

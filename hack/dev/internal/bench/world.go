@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -103,7 +102,7 @@ func newWorld(ctx context.Context, o Options, e experiment, suffix string) (_ *w
 		return nil, err
 	}
 	w.onStop(w.cluster.Stop)
-	w.onStop(func() error { http.DefaultClient.CloseIdleConnections(); return nil }) // etcd waits for them before it ends
+	w.onStop(func() error { httpClient.CloseIdleConnections(); return nil }) // etcd waits for them before it ends
 	config := w.cluster.Config()
 	config.QPS = -1
 	if w.seed, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
