@@ -7,8 +7,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/result"
 )
@@ -98,13 +100,28 @@ func TestTheWatchesAreThoseOfTheMeasuredVersion(t *testing.T) {
 	}
 }
 
-func TestProcessorTimeIsReadBehindTheProgramsName(t *testing.T) {
-	got, err := parseStat([]byte("12 (a (b) 1 2) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0 9\n"))
-	if err != nil || got != 2 {
-		t.Errorf("got %v, error %v", got, err)
+func TestProcessorTimeIsThatOfAProcessWithItsThreads(t *testing.T) {
+	const own, rounded = "own", 2e-6 // getrusage(2) gives microseconds, and no fractions
+	read := func() float64 {
+		used, err := cpuSeconds(map[string]int{own: os.Getpid()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return used[own]
 	}
-	if _, err := parseStat([]byte("12 (a) S 1")); err == nil {
-		t.Error("a line that is too short is no error")
+	usage := func() float64 {
+		var u unix.Rusage
+		if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
+	}
+	before, got, after := usage(), read(), usage()
+	if got < before-rounded || got > after+rounded {
+		t.Errorf("%v seconds, want %v to %v", got, before, after)
+	}
+	if _, err := cpuSeconds(map[string]int{"none": 1 << 23}); err == nil { // past the highest PID of Linux, 1 << 22
+		t.Error("a process that does not exist has processor time")
 	}
 }
 
