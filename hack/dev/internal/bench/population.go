@@ -130,7 +130,7 @@ func (p *population) addPool(ctx context.Context, pool, n int) error {
 }
 
 // eachCopy makes an operation of etcd of each of n copies of objects, which differ by what copier replaces in keys and values. A transaction has one
-// object of each resource: those of one version are one event for the API server's watch cache, which then has some of them and not the others.
+// object of each resource, so that each has a version of its own: of forty with the same one, 39 never reached the manager's watch.
 func (w *world) eachCopy(ctx context.Context, n int, copied map[string]string, copier func(i int) *strings.Replacer, operation func(key, value string) etcdOperation) error {
 	return inParallel(ctx, clients, n, func(ctx context.Context, i int) error {
 		replacer := copier(i)
