@@ -29,6 +29,20 @@ for component in "$@"; do
 	fi
 done
 
+# The ConfigMaps that a component replaces, those of the components that it includes among them.
+replaced_by() {
+	awk '$1 == "-" && $2 == "name:" { name = $3 } $1 == "behavior:" && $2 == "replace" { print name }' "config/components/$1/kustomization.yaml"
+	for included in $(sed -n 's|^  - \.\./\([a-z0-9-]*\)$|\1|p' "config/components/$1/kustomization.yaml"); do
+		(replaced_by "$included")
+	done
+}
+twice=$(for component in "$@"; do replaced_by "$component"; done | sort | uniq -d)
+if [ -n "$twice" ]; then
+	echo "two of the components $* replace $(echo $twice), and the settings of the first would be lost:" \
+		"use one of them, and set what the other has in a configuration of your own (docs/installation.md)" >&2
+	exit 2
+fi
+
 if ! $kubectl get crd certificates.cert-manager.io >/dev/null; then
 	echo "cert-manager was not found in this cluster (or the cluster was not reached): Holdfast needs it for the webhooks' certificate;" \
 		"install it first, see https://cert-manager.io/docs/installation" >&2

@@ -27,7 +27,7 @@ var (
 	helpFlag    = regexp.MustCompile(`(?m)^ +(?:(-[a-zA-Z]), )?(--[a-z0-9-]+)`)
 	helpCommand = regexp.MustCompile(`(?m)^  ([a-z-]+) +[A-Z]`)
 	helpAliases = regexp.MustCompile(`(?m)^Aliases:\n  (.+)$`)
-	component   = regexp.MustCompile(`COMPONENTS=(?:"([^"]*)"|([a-z-]+))`)
+	component   = regexp.MustCompile(`COMPONENTS=(?:"([^"]*)"|([a-z0-9-]+))`)
 	pathInTree  = regexp.MustCompile("(?:^|[\\s`])((?:config|charts|hack)/[a-zA-Z0-9_./-]*[a-zA-Z0-9_])")
 )
 
@@ -199,5 +199,25 @@ func exists(t *testing.T, page, path string) {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(root, path)); err != nil {
 		t.Errorf("%s names %s, which does not exist", page, path)
+	}
+}
+
+// TestDeployRefusesComponentsThatReplaceTheSameSettings: kustomize would keep those of the last component and say nothing. What pages name is not
+// refused: without a cluster that ends at the question for cert-manager.
+func TestDeployRefusesComponentsThatReplaceTheSameSettings(t *testing.T) {
+	const refusal = "and the settings of the first would be lost"
+	cases := map[string]bool{"rke2 warn-unsafe-releases": true, "openshift k3s": true, "shadow kubelet-evidence": true, "k3s warn-unsafe-releases": false}
+	for _, page := range documents(t) {
+		for _, m := range component.FindAllStringSubmatch(read(t, page), -1) {
+			cases[m[1]+m[2]] = false
+		}
+	}
+	for components, refused := range cases {
+		deploy := exec.Command("sh", append([]string{"hack/images/deploy.sh", "registry.example.com/team", "v0.1.0"}, strings.Fields(components)...)...)
+		deploy.Dir, deploy.Env = root, append(os.Environ(), "KUBECTL=false")
+		out, err := deploy.CombinedOutput()
+		if err == nil || strings.Contains(string(out), refusal) != refused || strings.Contains(string(out), "cert-manager was not found") == refused {
+			t.Errorf("components %q: %v, refused %v expected:\n%s", components, err, refused, out)
+		}
 	}
 }

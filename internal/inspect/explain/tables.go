@@ -36,7 +36,7 @@ func (f *Facts) notes(e *Explanation, d release.Decision) []string {
 		note("The manager said %s last; these facts say %s. It is behind by a moment, or does not run: see kubectl holdfast doctor.", e.LastReason, d.Reason)
 	}
 	if pod := f.pod(); pod != nil && pod.DeletionTimestamp != nil && facts.Ending(f.podFact(), f.Record) == release.EndingCompleted {
-		note("A manager that saw the pod deleting and not ended counts its end as one after the deletion, and goes on sooner; the object alone does not show that.")
+		note("A manager that observed the deletion before the termination accepts the kubelet's report and releases earlier; the pod object alone does not show this.")
 	}
 	return notes
 }

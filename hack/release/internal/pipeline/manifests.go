@@ -40,22 +40,15 @@ func (r *run) nameImages(ctx context.Context) error {
 	return manifests.SetChart(filepath.Join(r.tree, chartFolder, "Chart.yaml"), r.Version, r.digests)
 }
 
-// render writes the installation, the agent where that does not have it, and the CRDs alone.
+// render writes the installation, and the CRDs alone.
 func (r *run) render(ctx context.Context) error {
 	images, err := r.renderTo(ctx, "config/default", "holdfast-"+r.Version+".yaml")
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(images, managerImage) {
-		return fmt.Errorf("config/default has the images %v: expected %s", images, managerImage)
-	}
-	if !slices.Contains(images, agentImage) {
-		images, err = r.renderTo(ctx, "config/agent", "holdfast-agent-"+r.Version+".yaml")
-		if err != nil {
-			return err
-		}
-		if !slices.Contains(images, agentImage) {
-			return fmt.Errorf("config/agent has the images %v: expected %s", images, agentImage)
+	for _, image := range []string{agentImage, managerImage} {
+		if !slices.Contains(images, image) {
+			return fmt.Errorf("config/default has the images %v: expected %s", images, image)
 		}
 	}
 	_, err = r.renderTo(ctx, "config/crd", "holdfast-crds-"+r.Version+".yaml")
