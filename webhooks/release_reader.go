@@ -13,7 +13,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,6 +25,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/releaseguard"
+	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
 // What the API server adds to the user of a token that is bound to a pod (k8s.io/apiserver pkg/authentication/serviceaccount).
@@ -295,7 +295,7 @@ func readLive[T any, P interface {
 	switch {
 	case err == nil:
 		return release.Known(*object)
-	case apierrors.IsNotFound(err):
+	case served.IsAbsent(err):
 		return release.Absent[T]()
 	default:
 		return release.Unknown[T](err.Error())

@@ -40,8 +40,8 @@ func (v *ReservationReleaseValidator) judge(ctx context.Context, req *admission.
 		if err != nil {
 			return undecidable(req, err)
 		}
-		if after.PodRef == before.PodRef {
-			return nil
+		if after.PodRef == before.PodRef || after.PodRef == ipam.ReservationTombstone(before.PodRef) {
+			return nil // marked, it keeps the address from every pod
 		}
 	}
 	before.PodRef, _ = ipam.ReservationOwner(before.PodRef) // the pod that it was for before its removal began

@@ -63,6 +63,10 @@ func TestReservations(t *testing.T) {
 			cluster: &cluster{holders: holders}, request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("")}},
 		"an update to another podref": {cluster: &cluster{holders: holders}, request: admissionv1.AdmissionRequest{
 			Operation: admissionv1.Update, OldObject: reservation("default/web-0"), Object: reservation("default/web-1")}},
+		"a mark, which keeps the address from every pod": {cluster: &cluster{holders: holders}, request: admissionv1.AdmissionRequest{
+			Operation: admissionv1.Update, OldObject: reservation("default/web-0"), Object: reservation("holdfast-releasing/default.web-0")}, allowed: true},
+		"a mark for another pod": {cluster: &cluster{holders: holders}, request: admissionv1.AdmissionRequest{
+			Operation: admissionv1.Update, OldObject: reservation("default/web-0"), Object: reservation("holdfast-releasing/default.web-1")}},
 		"an update that keeps the podref": {cluster: &cluster{holders: holders}, request: admissionv1.AdmissionRequest{
 			Operation: admissionv1.Update, OldObject: reservation("default/web-0"), Object: reservation("default/web-0")}, allowed: true},
 		"a deletion while its live pod shows the address": {cluster: &cluster{objects: []client.Object{showing("10.10.0.1")}},

@@ -36,8 +36,8 @@ the pod of that UID, it removes the finalizer and writes the annotation holdfast
 "Kept: REASON", or "GivenUp: REASON" if the addresses could not be kept. Other finalizers stay.
 
 Needed rights: get and patch pods; create events (events.k8s.io); get ipallocations; list and patch
-ippools; the verb unhold on ipallocations.holdfast.dev, which cluster-admin has and the role edit
-has not.`
+ippools; get, list and patch overlappingrangeipreservations; the verb unhold on
+ipallocations.holdfast.dev, which cluster-admin has and the role edit has not.`
 
 type unholdOptions struct {
 	*options

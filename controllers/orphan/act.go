@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -23,6 +22,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
+	"github.com/holdfast-dev/holdfast/internal/served"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
@@ -184,7 +184,7 @@ func (r *Reconciler) recordOfPod(ctx context.Context, pod *corev1.Pod) (*v1alpha
 	var record v1alpha1.IPAllocation
 	err := r.live.Get(ctx, types.NamespacedName{Name: string(pod.UID)}, &record)
 	switch {
-	case apierrors.IsNotFound(err):
+	case served.IsAbsent(err):
 		return records.OfPod(pod), nil
 	case err != nil:
 		return nil, fmt.Errorf("reading the record of pod %s/%s: %w", pod.Namespace, pod.Name, err)

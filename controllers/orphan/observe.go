@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -18,6 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 	"github.com/holdfast-dev/holdfast/internal/ownership"
 	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
 // view is what one pass read about one sandbox without an owner.
@@ -63,7 +63,7 @@ func (r *Reconciler) observe(ctx context.Context, id sandboxID) (*view, error) {
 	switch {
 	case err == nil:
 		v.record = &record
-	case !apierrors.IsNotFound(err):
+	case !served.IsAbsent(err):
 		return nil, fmt.Errorf("reading the orphan record of sandbox %s: %w", id, err)
 	}
 	found := r.unowned(ctx, v)
@@ -94,7 +94,7 @@ func (r *Reconciler) observeLive(ctx context.Context, ids []sandboxID, seen *rep
 		switch {
 		case err == nil:
 			v.record = &record
-		case !apierrors.IsNotFound(err):
+		case !served.IsAbsent(err):
 			return nil, fmt.Errorf("reading the orphan record of sandbox %s: %w", id, err)
 		}
 		views = append(views, v)

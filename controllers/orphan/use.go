@@ -12,7 +12,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,6 +25,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ownership"
 	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
 // usedElsewhere fills in, for each view, which pod or record may use its addresses. It is the last read before a release.
@@ -137,7 +137,7 @@ func (r *Reconciler) hasOwn(ctx context.Context, pod *corev1.Pod, e *ipam.Entry)
 		return false, nil
 	}
 	var record v1alpha1.IPAllocation
-	if err := r.live.Get(ctx, types.NamespacedName{Name: string(pod.UID)}, &record); apierrors.IsNotFound(err) {
+	if err := r.live.Get(ctx, types.NamespacedName{Name: string(pod.UID)}, &record); served.IsAbsent(err) {
 		return false, nil
 	} else if err != nil {
 		return false, fmt.Errorf("reading the record of pod %s/%s: %w", pod.Namespace, pod.Name, err)
@@ -168,7 +168,7 @@ func (r *Reconciler) showsLive(ctx context.Context, name types.NamespacedName, e
 // podLive reads a pod past the cache; nil if there is none.
 func (r *Reconciler) podLive(ctx context.Context, name types.NamespacedName) (*corev1.Pod, error) {
 	var pod corev1.Pod
-	if err := r.live.Get(ctx, name, &pod); apierrors.IsNotFound(err) {
+	if err := r.live.Get(ctx, name, &pod); served.IsAbsent(err) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("reading pod %s: %w", name, err)
@@ -284,7 +284,7 @@ func (r *Reconciler) ownedLive(ctx context.Context, entries []ipam.Entry) (bool,
 		}
 		var pod corev1.Pod
 		err := r.live.Get(ctx, types.NamespacedName(*entries[i].Owner), &pod)
-		if apierrors.IsNotFound(err) {
+		if served.IsAbsent(err) {
 			continue
 		}
 		if err != nil {

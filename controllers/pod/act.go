@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +21,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/served"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
@@ -120,7 +120,7 @@ func (v *view) orphansOf(d release.Decision, now metav1.Time) []*v1alpha1.IPAllo
 func (r *Reconciler) recordOrphan(ctx context.Context, orphan *v1alpha1.IPAllocation) error {
 	var exists v1alpha1.IPAllocation
 	switch err := r.live.Get(ctx, client.ObjectKeyFromObject(orphan), &exists); {
-	case apierrors.IsNotFound(err):
+	case served.IsAbsent(err):
 		return records.Put(ctx, r.client, orphan)
 	case err != nil:
 		return fmt.Errorf("reading the record %s of a disowned sandbox: %w", orphan.Name, err)

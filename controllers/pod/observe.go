@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/liveness"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
 // observe reads the state of a pod UID, from caches or live. A fact that cannot be read is Unknown in the view; after an error there is no view.
@@ -66,7 +67,7 @@ func (r *Reconciler) reader(live bool) client.Reader {
 func (r *Reconciler) observeRecord(ctx context.Context, v *view) error {
 	var record v1alpha1.IPAllocation
 	err := r.reader(v.live).Get(ctx, types.NamespacedName{Name: string(v.uid)}, &record)
-	if apierrors.IsNotFound(err) {
+	if served.IsAbsent(err) {
 		return nil
 	}
 	if err != nil {

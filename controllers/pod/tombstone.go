@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/served"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
@@ -72,7 +72,7 @@ func (r *Reconciler) takeBack(ctx context.Context, v *view, backend ipam.Backend
 	if len(made) == 0 {
 		return false, nil
 	}
-	if err := r.live.Get(ctx, types.NamespacedName{Name: string(v.uid)}, &v1alpha1.IPAllocation{}); !apierrors.IsNotFound(err) {
+	if err := r.live.Get(ctx, types.NamespacedName{Name: string(v.uid)}, &v1alpha1.IPAllocation{}); !served.IsAbsent(err) {
 		return false, err
 	}
 	for _, result := range backend.Release(ctx, made) {

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
 // Cached are the queries about a record in the cache. Read them after the record and before the Node.
@@ -43,7 +43,7 @@ func (w *Wanted) Live(ctx context.Context, cached, live client.Reader, record st
 		switch err := live.Get(ctx, types.NamespacedName{Name: string(uid)}, &object); {
 		case err == nil:
 			read.Objects = append(read.Objects, object)
-		case !apierrors.IsNotFound(err):
+		case !served.IsAbsent(err):
 			read.Unread = fmt.Sprintf("reading GuardedNode %s: %s", uid, err)
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/holdfast-dev/holdfast/internal/served"
@@ -58,11 +57,6 @@ func notServed(resource schema.GroupResource, versions []string) *obstacle {
 		what += fmt.Sprintf(" in version %s", strings.Join(versions, ", "))
 	}
 	return &obstacle{what, "Install its CustomResourceDefinition, or correct the plural name, the version and the group."}
-}
-
-// isAbsent reports whether a read of one object found that it does not exist. A resource that is not served gives the same status, but a cause.
-func isAbsent(err error) bool {
-	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 func unreadable(what string, err error) *obstacle {

@@ -196,7 +196,7 @@ func (w *waiter) get(ctx context.Context, t target) (_ *unstructured.Unstructure
 	defer cancel()
 	u, err := w.Client.Resource(t.GroupVersionResource).Namespace(t.namespace).Get(ctx, t.name, metav1.GetOptions{})
 	switch {
-	case isAbsent(err):
+	case served.IsAbsent(err):
 		return nil, false, nil
 	case err != nil:
 		w.forget(err)

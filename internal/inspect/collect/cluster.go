@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/discovery"
@@ -29,6 +28,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/pages"
 	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
 // Cluster reads one cluster. Make it with New.
@@ -240,7 +240,7 @@ func (c *Cluster) get(ctx context.Context, key client.ObjectKey, object client.O
 	if meta.IsNoMatchError(err) {
 		return false, c.unserved(ctx, resource, c.versionOf(object), err)
 	}
-	if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+	if served.IsAbsent(err) {
 		return false, nil
 	}
 	scope := cluster

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/internal/inspect"
+	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
 // isNotServed: there is certainly no object of a type.
@@ -96,7 +97,7 @@ func (c *Cluster) undefined(ctx context.Context, resource schema.GroupResource) 
 	definition.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 	err := c.Client.Get(ctx, client.ObjectKey{Name: resource.String()}, definition)
 	switch {
-	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse), apierrors.IsForbidden(err):
+	case served.IsAbsent(err), apierrors.IsForbidden(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("looking for the CustomResourceDefinition %s: %w", resource, err)

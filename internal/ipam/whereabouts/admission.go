@@ -99,13 +99,13 @@ func (b *Backend) DecodeReservation(raw []byte) (ipam.Reservation, error) {
 }
 
 // ReservationHolders reads, past every cache, the entries for which a reservation stands: same address, podref and
-// interface, in a network that can be the reservation's. An error means unknown.
+// interface, in a network that can be the reservation's. The podref of a tombstone is any pod's. An error means unknown.
 func (b *Backend) ReservationHolders(ctx context.Context, r ipam.Reservation, podEnds bool) ([]ipam.Key, error) {
 	list := b.listPools // one of its own: a review has less than a second, and would wait for two where it shares
 	if podEnds {
 		list = func(ctx context.Context) ([]metav1.ObjectMeta, error) { return b.poolsAround(ctx, r) }
 	}
-	snapshot, err := b.live(ctx, query{podRef: r.PodRef}, list)
+	snapshot, err := b.live(ctx, query{podRef: r.PodRef, releasing: b.ReservationAddresses(r.Name)}, list)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (b *Backend) ReservationHolders(ctx context.Context, r ipam.Reservation, po
 	}
 	var holders []ipam.Key
 	for _, entry := range snapshot.Entries {
-		if keyOf(entry.Pool).Namespace == keyOf(r.Name).Namespace && b.namingOf(entry.Pool).owns(r, entry.Key, false) {
+		if keyOf(entry.Pool).Namespace == keyOf(r.Name).Namespace && b.namingOf(entry.Pool).owns(r, entry.Key, entry.Releasing != "") {
 			holders = append(holders, entry.Key)
 		}
 	}

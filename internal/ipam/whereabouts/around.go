@@ -16,6 +16,7 @@ import (
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
 // justNow is how long ago the watch may have shown a pool that proves it alive.
@@ -34,7 +35,7 @@ func (b *Backend) poolsAround(ctx context.Context, r ipam.Reservation) ([]metav1
 	for i := range around {
 		key := client.ObjectKeyFromObject(&around[i])
 		live := metadataOnly("IPPool", key)
-		if err := b.reader.Get(ctx, key, live); isGone(err) {
+		if err := b.reader.Get(ctx, key, live); served.IsAbsent(err) {
 			continue
 		} else if err != nil {
 			return nil, fmt.Errorf("reading the version of IPPool %s: %w", key, err)

@@ -118,3 +118,39 @@ func TestAPoolOfAnUnreadableRangeMayHoldEachAddress(t *testing.T) {
 		t.Errorf("a removal beside a pool that cannot be read: %v", keys)
 	}
 }
+
+// TestI1ATombstoneHoldsItsReservation: its podref names a record, and not the pod that the reservation is for.
+func TestI1ATombstoneHoldsItsReservation(t *testing.T) {
+	const name = "10.0.0.0-24"
+	tombstone := wb.IPAllocation{ContainerID: "sb", PodRef: "holdfast-releasing/0f3c-uid", IfName: "net1"}
+	for name, tc := range map[string]struct {
+		live    *wb.IPPool
+		podRef  string // of the reservation; ns/web-0 by default
+		cached  string // the version of the cached pool; that of the live one is 5
+		want    []string
+		wantErr bool
+	}{
+		"of an entry in the cache":            {live: newPool(name, "10.0.0.0/24", "5", map[string]wb.IPAllocation{"7": tombstone}), cached: "5", want: []string{"kube-system/" + name}},
+		"of an entry that is not cached":      {live: newPool(name, "10.0.0.0/24", "5", map[string]wb.IPAllocation{"7": tombstone}), cached: "4", want: []string{"kube-system/" + name}},
+		"that is marked":                      {live: newPool(name, "10.0.0.0/24", "5", map[string]wb.IPAllocation{"7": tombstone}), podRef: "holdfast-releasing/ns.web-0", cached: "5", want: []string{"kube-system/" + name}},
+		"in a cached pool that is unreadable": {live: newPool(name, "?", "5", map[string]wb.IPAllocation{"7": tombstone}), cached: "5", wantErr: true},
+		"in a live pool that is unreadable":   {live: newPool(name, "?", "5", map[string]wb.IPAllocation{"7": tombstone}), cached: "4", wantErr: true},
+		"and not that of another address":     {live: newPool(name, "10.0.0.0/24", "5", map[string]wb.IPAllocation{"8": tombstone}), cached: "5"},
+		"and not beside an entry of a pod":    {live: newPool(name, "10.0.0.0/24", "5", map[string]wb.IPAllocation{"7": {ContainerID: "sb", PodRef: "ns/web-1", IfName: "net1"}}), cached: "5"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := sliceBackend(t, interceptor.Funcs{}, nil, tc.live)
+			cached := tc.live.DeepCopy()
+			cached.ResourceVersion = tc.cached
+			b.index.apply(cached, time.Time{})
+			keys, err := b.ReservationHolders(t.Context(), ipam.Reservation{Name: "kube-system/10.0.0.7", PodRef: cmp.Or(tc.podRef, "ns/web-0"), Interface: "net1"}, false)
+			var got []string
+			for _, key := range keys {
+				got = append(got, key.Pool)
+			}
+			if diff := gocmp.Diff(tc.want, got); diff != "" || (err != nil) != tc.wantErr {
+				t.Errorf("error %v, holders (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -15,6 +14,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/pages"
+	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
 // Live reads what a query selects from the API server. One list of metadata shows which pools the cache has in their newest
@@ -100,7 +100,7 @@ func (l *lists) get(ctx context.Context, list func(context.Context) ([]metav1.Ob
 // livePool reads one pool; nil when the API server reports that it does not exist.
 func (b *Backend) livePool(ctx context.Context, key client.ObjectKey) (*wb.IPPool, error) {
 	pool := &wb.IPPool{}
-	if err := b.reader.Get(ctx, key, pool); isGone(err) {
+	if err := b.reader.Get(ctx, key, pool); served.IsAbsent(err) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("reading IPPool %s: %w", key, err)
@@ -113,7 +113,7 @@ func (b *Backend) Versions(ctx context.Context, pools []string) (map[string]stri
 	versions := make(map[string]string, len(pools))
 	for _, pool := range pools {
 		live := metadataOnly("IPPool", keyOf(pool))
-		if err := b.reader.Get(ctx, keyOf(pool), live); isGone(err) {
+		if err := b.reader.Get(ctx, keyOf(pool), live); served.IsAbsent(err) {
 			continue
 		} else if err != nil {
 			return nil, fmt.Errorf("reading the version of IPPool %s: %w", pool, err)
@@ -128,10 +128,4 @@ func metadataOnly(kind string, key client.ObjectKey) *metav1.PartialObjectMetada
 	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	object.SetGroupVersionKind(wb.SchemeGroupVersion.WithKind(kind))
 	return object
-}
-
-// isGone reports whether the API server knows the resource and has no such object. A 404 for the resource itself (its CRD was
-// removed, or is not served at this moment) is unknown, not gone.
-func isGone(err error) bool {
-	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

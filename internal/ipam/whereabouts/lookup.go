@@ -4,6 +4,7 @@ package whereabouts
 
 import (
 	"net/netip"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -88,11 +89,32 @@ func (x *index) collect(q query, wanted func(*cachedPool) bool, into *ipam.Snaps
 	for _, place := range x.placesOf(q.Addresses) {
 		visit(x.at(place))
 	}
+	visit(x.releasingAt(q.releasing))
 	for name := range x.named(q) {
 		if pool, known := x.pools[name]; known && wanted(pool) {
 			notePool(into, name, pool.version, pool.problem)
 		}
 	}
+}
+
+// releasingAt are the tombstones at some addresses, and all those of pools whose range cannot be read: they may be at any address.
+func (x *index) releasingAt(addresses []netip.Addr) []location {
+	var found []location
+	for _, place := range x.placesOf(addresses) {
+		found = append(found, x.at(place)...)
+	}
+	for _, pool := range x.pools {
+		if pool.rangeErr == nil || len(addresses) == 0 {
+			continue
+		}
+		for offset := range pool.raw {
+			found = append(found, location{pool, offset})
+		}
+	}
+	return slices.DeleteFunc(found, func(at location) bool {
+		_, record, _ := ipam.ParseReference(at.raw().PodRef)
+		return record == ""
+	})
 }
 
 // placesOf are the places that some addresses have in the pools.

@@ -13,6 +13,7 @@ import (
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
 // maxPerPatch bounds the entries of one patch: the API server takes 10,000 operations (maxJSONPatchOperations), and an
@@ -102,7 +103,7 @@ func isRefusal(err error) bool {
 // pool if testEntry needs it for one of them.
 func (p *poolWriter) readAndJudge(ctx context.Context, s step, items []*item) (rest []*item, version string, err error) {
 	pool := &wb.IPPool{}
-	if err := p.reader.Get(ctx, p.key, pool); isGone(err) {
+	if err := p.reader.Get(ctx, p.key, pool); served.IsAbsent(err) {
 		p.missing = true
 	} else if err != nil {
 		return nil, "", fmt.Errorf("reading IPPool %s: %w", p.key, err)

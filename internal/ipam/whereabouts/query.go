@@ -4,6 +4,7 @@ package whereabouts
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -18,6 +19,8 @@ type query struct {
 	ipam.Query
 	// podRef takes the place of Pod; it may name no pod at all.
 	podRef string
+	// releasing selects the tombstones at these addresses, and those whose address is unknown.
+	releasing []netip.Addr
 }
 
 func queryOf(q ipam.Query) query {
@@ -33,7 +36,12 @@ func (q query) matches(pool string, a allocation) bool {
 	return q.podRef != "" && a.podRef == q.podRef ||
 		q.Record != "" && a.record == q.Record ||
 		slices.Contains(q.SandboxIDs, a.sandboxID) ||
+		q.isReleasing(a) ||
 		a.address.IsValid() && (slices.Contains(q.Places, ipam.Place{Pool: pool, IP: a.address}) || slices.Contains(q.Addresses, a.address))
+}
+
+func (q query) isReleasing(a allocation) bool {
+	return len(q.releasing) > 0 && a.record != "" && (!a.address.IsValid() || slices.Contains(q.releasing, a.address))
 }
 
 // pools are those of the places. If the range of one cannot be read, its entries are unknown: its problem is the

@@ -15,6 +15,7 @@ import (
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
 var _ ipam.Repairable = (*Backend)(nil)
@@ -52,7 +53,7 @@ func (b *Backend) GiveReservation(ctx context.Context, r ipam.Reservation, podRe
 		operations = append(operations, operation{"add", "/spec/ifname", iface})
 	}
 	err := apply(ctx, b.writer, reservationObject(r.Name), operations)
-	if apierrors.IsInvalid(err) || apierrors.IsConflict(err) || isGone(err) {
+	if apierrors.IsInvalid(err) || apierrors.IsConflict(err) || served.IsAbsent(err) {
 		return fmt.Errorf("%w: reservation %s: %w", ipam.ErrChanged, r.Name, err)
 	}
 	if err != nil {
@@ -67,7 +68,7 @@ func (b *Backend) DeleteReservation(ctx context.Context, r ipam.Reservation) err
 	if apierrors.IsConflict(err) {
 		return fmt.Errorf("%w: reservation %s: %w", ipam.ErrChanged, r.Name, err)
 	}
-	if err != nil && !isGone(err) {
+	if err != nil && !served.IsAbsent(err) {
 		return fmt.Errorf("deleting reservation %s of %s: %w", r.Name, r.PodRef, err)
 	}
 	return nil

@@ -58,6 +58,8 @@ func TestWhoseReservationItIs(t *testing.T) {
 		"ours, of a pool with any name":                    {own, "red-10.0.0.1", "ns/web-0", "net1", "net1", false, true},
 		"of another pod":                                   {unnamed, "10.0.0.1", "ns/web-1", "net1", "net1", false, false},
 		"of another pod, where any pod counts":             {unnamed, "10.0.0.1", "ns/web-1", "net1", "net1", true, true},
+		"ours, and marked":                                 {unnamed, "10.0.0.1", "holdfast-releasing/ns.web-0", "net1", "net1", false, true},
+		"marked, of another pod":                           {unnamed, "10.0.0.1", "holdfast-releasing/ns.web-1", "net1", "net1", false, false},
 		"of another interface":                             {unnamed, "10.0.0.1", "ns/web-0", "net2", "net1", false, false},
 		"of another address":                               {unnamed, "10.0.0.11", "ns/web-0", "net1", "net1", false, false},
 		"of an address that ends alike":                    {unnamed, "110.0.0.1", "ns/web-0", "net1", "net1", false, false},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/pages"
+	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
 // maxReads is how many reservations are read one by one before a list of all of them is cheaper.
@@ -60,7 +61,7 @@ func (p *poolWriter) deleteReservations(ctx context.Context, i *item) error {
 				"before its release is needed to know whether it belongs to it", i.Key, r.Name, r.PodRef)
 		}
 		err := p.writer.Delete(ctx, reservationObject(r.Name), client.Preconditions{UID: &r.UID, ResourceVersion: &r.ResourceVersion})
-		if err != nil && !isGone(err) {
+		if err != nil && !served.IsAbsent(err) {
 			return fmt.Errorf("could not delete reservation %s of the entry %s: %w", r.Name, i.Key, err)
 		}
 	}
@@ -94,7 +95,7 @@ func (p *poolWriter) readReservations(ctx context.Context, n naming, i *item) ([
 	for _, name := range n.candidates(i.IP) {
 		object := &wb.OverlappingRangeIPReservation{}
 		err := p.reader.Get(ctx, client.ObjectKey{Namespace: p.key.Namespace, Name: name}, object)
-		if isGone(err) {
+		if served.IsAbsent(err) {
 			continue
 		}
 		if err != nil {
@@ -121,7 +122,8 @@ func (p *poolWriter) listReservations(ctx context.Context, n naming, items []*it
 	}
 	return eachReservation(ctx, p.reader, p.key.Namespace, func(object *wb.OverlappingRangeIPReservation) {
 		r := reservationOf(object)
-		for _, i := range slices.Concat(byPodRef[r.PodRef], adopted) {
+		owner, _ := ipam.ReservationOwner(r.PodRef)
+		for _, i := range slices.Concat(byPodRef[owner], adopted) {
 			if n.owns(r, i.Key, i.adopted) {
 				i.reservations = append(i.reservations, r)
 			}

@@ -17,6 +17,7 @@ import (
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
 // +kubebuilder:rbac:groups=whereabouts.cni.cncf.io,resources=nodeslicepools,verbs=get;list;patch
@@ -91,7 +92,7 @@ func (b *Backend) ClearSlice(ctx context.Context, pool *ipam.SlicePool, index in
 		{"replace", path + "/nodeName", ""},
 	})
 	switch {
-	case apierrors.IsInvalid(err), apierrors.IsConflict(err), isGone(err):
+	case apierrors.IsInvalid(err), apierrors.IsConflict(err), served.IsAbsent(err):
 		return fmt.Errorf("%w: %s: %w", ipam.ErrSliceChanged, pool, err)
 	case err != nil:
 		return fmt.Errorf("taking slice %s of NodeSlicePool %s from node %s: %w", slice.Range, pool, slice.Node, err)

@@ -156,6 +156,18 @@ var _ = suite.Describe("The removal of a pool entry", func() {
 })
 
 var _ = suite.Describe("The removal of a reservation", func() {
+	It("is refused while the entry is a tombstone, which names a record and not the pod of the reservation", func(ctx context.Context) {
+		guard.use(webhooks.ReleaseModeDeny)
+		p, gone := newPool(ctx), newPod(ctx, nodeA)
+		p.add(ctx, admin, 1, entry{sandboxOf(gone), "holdfast-releasing/" + string(gone.UID)})
+		r := p.reserve(ctx, 1, "default/vanished")
+		Expect(reconciler(ctx).Delete(ctx, r.DeepCopy())).To(beRefusedFor(p.ip(1), "pool "+poolNamespace+"/"+p.name))
+
+		mark := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"podref":"holdfast-releasing/default.vanished"}}`))
+		Expect(reconciler(ctx).Patch(ctx, r.DeepCopy(), mark)).To(Succeed())
+		Expect(reconciler(ctx).Delete(ctx, r.DeepCopy())).To(beRefusedFor(p.ip(1)))
+	})
+
 	It("is refused to the loser of a race for an address of overlapping ranges, who deletes it by name (bug 6), and passes in CNI DEL after the entry", func(ctx context.Context) {
 		guard.use(webhooks.ReleaseModeDeny)
 		p, winner := newPool(ctx), newPod(ctx, nodeA)

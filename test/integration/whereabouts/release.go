@@ -49,6 +49,37 @@ var _ = suite.Describe("Compare-and-release (I7)", func() {
 		Expect(writers).To(ContainElement("holdfast-manager"))
 	})
 
+	It("keeps the reservation of a tombstone from the next pod of the name, before it marks the entry, and releases both later", func(ctx context.Context) {
+		w.createPool(ctx, poolName, poolRange, allocations{"1": web(), "2": other()})
+		w.reserve(ctx, "10.0.0.1", "ns/web-0", "net1")
+		b := w.start(ctx, &network{})
+		before := b.network.count()
+		tombstone := func() error { return b.Tombstone(ctx, []ipam.Request{{Key: w.key(), Record: record}})[0].Err }
+
+		Expect(tombstone()).To(Succeed())
+		Expect(w.held(ctx, poolName)).To(Equal(allocations{"1": marked(web()), "2": other()}))
+		Expect(w.reservedFor(ctx, "10.0.0.1")).To(Equal("holdfast-releasing/ns.web-0"))
+		Expect(b.network.since(before)).To(Equal([]string{
+			"GET overlappingrangeipreservations/10.0.0.1", "PATCH overlappingrangeipreservations/10.0.0.1", "PATCH ippools/" + poolName,
+		}))
+		Expect(tombstone()).To(Succeed())
+		Expect(w.reservedFor(ctx, "10.0.0.1")).To(Equal("holdfast-releasing/ns.web-0"))
+
+		Expect(b.release(ctx, w.key())).To(Succeed())
+		Expect(w.held(ctx, poolName)).To(Equal(allocations{"2": other()}))
+		Expect(w.reserved(ctx)).To(BeEmpty())
+	})
+
+	It("does not mark the entry while its reservation cannot be marked", func(ctx context.Context) {
+		w.createPool(ctx, poolName, poolRange, allocations{"1": web()})
+		w.reserve(ctx, "10.0.0.1", "ns/web-0", "net1")
+		b := w.start(ctx, &network{})
+		b.network.onWrite = func(_, path, _ string) bool { return strings.Contains(path, "overlappingrangeipreservations") }
+		result := b.Tombstone(ctx, []ipam.Request{{Key: w.key(), Record: record}})[0]
+		Expect(result.Err).To(MatchError(ContainSubstring("keeping reservation " + w.namespace + "/10.0.0.1")))
+		Expect(w.held(ctx, poolName)).To(Equal(allocations{"1": web()}))
+	})
+
 	It(`releases entries of an old version, which have no interface, or have it as ""`, func(ctx context.Context) {
 		pool := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "whereabouts.cni.cncf.io/v1alpha1", "kind": "IPPool",

@@ -127,6 +127,14 @@ func (w *world) reserved(ctx context.Context) []string {
 	return names
 }
 
+// reservedFor is the podref of a reservation.
+func (w *world) reservedFor(ctx context.Context, name string) string {
+	GinkgoHelper()
+	r := &wb.OverlappingRangeIPReservation{}
+	Expect(admin.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: name}, r)).To(Succeed())
+	return r.Spec.PodRef
+}
+
 // key is that of web-0's entry at 10.0.0.1, unless changed.
 func (w *world) key(change ...func(*ipam.Key)) ipam.Key {
 	key := ipam.Key{

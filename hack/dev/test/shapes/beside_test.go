@@ -84,6 +84,27 @@ func TestAnAddressUnderATombstoneIsGivenToNoPod(t *testing.T) {
 	})
 }
 
+// The range of the network is wider by now, so that the next pod of the name gets its address from another pool.
+func TestTheReservationOfATombstoneIsGivenToNoPod(t *testing.T) {
+	besideEach(t, func(t *testing.T, b beside, _ version) {
+		first := b.give(t, "web", "sandbox-1")
+		if result := b.backend(t).Tombstone(t.Context(), requestOf(first))[0]; result.Err != nil {
+			t.Fatal(result.Err)
+		}
+		b.shape = &shape{id: b.shape.id, networks: map[string]string{"wider": macvlan(`"range":"10.101.0.0/23"`)}, attach: "wider"}
+		b.define(t, b.shape)
+		if successor := b.give(t, "web", "sandbox-2"); successor.IP == first.IP {
+			t.Errorf("a pod of the same name got %s from pool %s", first.IP, successor.Pool)
+		}
+		if result := b.backend(t).Release(t.Context(), requestOf(first))[0]; result.Err != nil {
+			t.Fatal(result.Err)
+		}
+		if next := b.give(t, "db", "sandbox-3"); next.IP != first.IP {
+			t.Errorf("the next pod got %s, want %s, which was released", next.IP, first.IP)
+		}
+	})
+}
+
 // Before 0.8 whereabouts gave no address by name: nothing is inherited, and the release is only of the sandbox that it names.
 func TestAnEntryThatASuccessorInheritedIsNotReleased(t *testing.T) {
 	besideEach(t, func(t *testing.T, b beside, v version) {

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package whereabouts
+package served_test
 
 import (
 	"errors"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
-func TestOnlyAnObjectThatIsNotFoundIsGone(t *testing.T) {
-	pools := wb.Resource("ippools")
+func TestOnlyAnObjectThatIsNotFoundIsAbsent(t *testing.T) {
+	pools := schema.GroupResource{Group: "whereabouts.cni.cncf.io", Resource: "ippools"}
 	for name, tc := range map[string]struct {
 		err  error
 		want bool
@@ -24,7 +25,7 @@ func TestOnlyAnObjectThatIsNotFoundIsGone(t *testing.T) {
 		"a proxy in between":             {errors.New("404"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := isGone(tc.err); got != tc.want {
+			if got := served.IsAbsent(tc.err); got != tc.want {
 				t.Errorf("got %t, want %t", got, tc.want)
 			}
 		})
