@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -148,6 +149,15 @@ func (r *Reconciler) explainFailure(ctx context.Context, v *view, d release.Deci
 		r.event(v, d, d.Reason, d.Message)
 	}
 	return errors.Join(err, r.explainOnPod(ctx, v, d), r.explainOnRecord(ctx, v, d))
+}
+
+// explainRefusal explains that the record of a pod that is being deleted cannot be written, so that nothing about the pod is decided, and returns the
+// error. Other errors than a refusal are expected to pass.
+func (r *Reconciler) explainRefusal(ctx context.Context, v *view, err error) error {
+	if !v.podFact.IsKnown() || !v.podFact.Get().Deleting || !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
+		return err
+	}
+	return r.explainFailure(ctx, v, release.Decision{Row: release.RowObservationFailed, Action: release.Wait}, err)
 }
 
 // hasEnded says whether no sandbox of the pod can start any more, so that a proof about its last sandbox is one about the pod.

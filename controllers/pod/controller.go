@@ -182,7 +182,7 @@ func (r *Reconciler) learn(ctx context.Context, seen *view) (learned, again bool
 	if err := r.syncRecord(ctx, seen); errors.Is(err, records.ErrStale) && !seen.live {
 		return false, true, result, nil
 	} else if err != nil {
-		return false, false, result, err
+		return false, false, result, r.explainRefusal(ctx, seen, err)
 	}
 	r.observeGone(ctx, seen, before)
 	return true, false, result, nil

@@ -3,14 +3,18 @@
 package pod
 
 import (
+	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
@@ -45,4 +49,24 @@ func TestAReleaseThatFailsIsExplained(t *testing.T) {
 	}
 	f.Pool.FailsRelease = nil
 	f.releasesAfter(3 * time.Hour)
+}
+
+// TestARecordThatIsRefusedIsExplained: nothing is decided about the pod until its record can be written.
+func TestARecordThatIsRefusedIsExplained(t *testing.T) {
+	f := newWorld(t, finishedAfter(time.Minute), onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1"))
+	refusal := apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("IPAllocation").GroupKind(), "old", nil)
+	f.r.client = interceptor.NewClient(f.Truth, interceptor.Funcs{
+		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return refusal }})
+	if err := f.after(time.Hour); !apierrors.IsInvalid(err) {
+		t.Fatalf("error %v, want the refusal of the record", err)
+	}
+	var pod corev1.Pod
+	if err := f.Truth.Get(f.Context(), client.ObjectKey{Namespace: "default", Name: "web-1"}, &pod); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == v1alpha1.IPsReleasedCondition && c.Reason == string(v1alpha1.ReasonReleaseFailed) && strings.Contains(c.Message, "writing the record old")
+	}) {
+		t.Errorf("the pod says %+v", pod.Status.Conditions)
+	}
 }

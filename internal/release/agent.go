@@ -236,13 +236,20 @@ func doubted(o Observation, s *Sandbox, now time.Time) (left time.Duration, doub
 	case len(o.Sandboxes.Get()) < 2:
 		return 0, false
 	}
-	youngest := time.Time{}
-	for i := range o.Sandboxes.Get() {
-		if since := o.Sandboxes.Get()[i].UnchangedSince; since.After(youngest) {
-			youngest = since
+	return remaining(nextSince(o.Sandboxes.Get(), s), o.Settings.ReleaseDelay, now), true
+}
+
+// nextSince is since when the sandbox has a next one; without one, since when its own entries are unchanged. Later ones do not count: a pod of which
+// each start fails gets another one every few seconds.
+func nextSince(all []Sandbox, s *Sandbox) time.Time {
+	next := s.UnchangedSince
+	for i := range all {
+		since := all[i].UnchangedSince
+		if since.After(s.UnchangedSince) && (next.Equal(s.UnchangedSince) || since.Before(next)) {
+			next = since
 		}
 	}
-	return remaining(youngest, o.Settings.ReleaseDelay, now), true
+	return next
 }
 
 // replaces says whether the sandbox is gone, another one of the same pod UID replaced it, and the pod shows the address of the entry.

@@ -91,3 +91,14 @@ func TestALaterSandboxIsReleasedOnceItFollowsNone(t *testing.T) {
 		t.Errorf("%s (%s), expected a release", d.Action, d.Message)
 	}
 }
+
+// TestASandboxIsQueriedAlthoughNewerOnesKeepComing: otherwise a pod of which each start fails would have more of them than its record can list.
+func TestASandboxIsQueriedAlthoughNewerOnesKeepComing(t *testing.T) {
+	since := func(ago time.Duration) func(*Sandbox) { return func(s *Sandbox) { s.UnchangedSince = now.Add(-ago) } }
+	o := terminating(agent, notDeleting, sandboxes(sandbox("s1", isFollowed, since(time.Hour)), sandbox("s2", isFollowed, since(settings.ReleaseDelay)),
+		sandbox("s3", isFollowed, since(15*time.Second)), sandbox("s4", since(time.Second))))
+	want := Decision{Row: RowPodInUse, Action: Confirm, Sandboxes: []string{"s1"}}
+	if diff := cmp.Diff(want, Decide(o, now), cmpopts.IgnoreFields(Decision{}, "Message", "After", "Then", "Reason")); diff != "" {
+		t.Errorf("Decide (-want +got):\n%s", diff)
+	}
+}

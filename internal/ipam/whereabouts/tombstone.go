@@ -46,7 +46,7 @@ func (b *Backend) markReservations(ctx context.Context, p *poolWriter, items []*
 			}
 			if err := b.GiveReservation(ctx, r, ipam.ReservationTombstone(r.PodRef), r.Interface); err != nil {
 				// Not ErrChanged: that would say that the entry is another's by now, and end here.
-				i.err = fmt.Errorf("keeping reservation %s from the next pod of its name: %s", r.Name, err)
+				i.err = fmt.Errorf("keeping reservation %s from the next pod of its name: %s", r.Name, err.Error())
 			}
 		}
 	}

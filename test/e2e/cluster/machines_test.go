@@ -67,11 +67,17 @@ func power(ctx context.Context, args ...string) string {
 // run runs a command at the top of the repository and gives what it printed.
 func run(ctx context.Context, name string, args ...string) string {
 	GinkgoHelper()
+	return runFor(ctx, Default, name, args...)
+}
+
+// runFor is run inside of an Eventually, which tries a command that failed again.
+func runFor(ctx context.Context, g Gomega, name string, args ...string) string {
+	GinkgoHelper()
 	var stdout, stderr strings.Builder
 	command := exec.CommandContext(ctx, name, args...)
 	command.Dir, command.Stdout, command.Stderr = repository, &stdout, &stderr
 	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
-	Expect(command.Run()).To(Succeed(), "%s %s:\n%s%s", name, strings.Join(args, " "), &stdout, &stderr)
+	g.Expect(command.Run()).To(Succeed(), "%s %s:\n%s%s", name, strings.Join(args, " "), &stdout, &stderr)
 	return stdout.String()
 }
 
