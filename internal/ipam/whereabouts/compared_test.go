@@ -131,3 +131,21 @@ func TestI3ATombstoneOfAnotherRecordIsReplaced(t *testing.T) {
 		})
 	}
 }
+
+// TestI1TheReservationOfATombstoneIsMarked: the next pod of the name would get the address from a pool with another range.
+func TestI1TheReservationOfATombstoneIsMarked(t *testing.T) {
+	pool := poolOfOne("10.0.0.0/24")
+	reservation := &wb.OverlappingRangeIPReservation{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "10.0.0.7", UID: "r"},
+		Spec: wb.OverlappingRangeIPReservationSpec{PodRef: "ns/web-0", IfName: "net1"}}
+	b := sliceBackend(t, interceptor.Funcs{}, nil, pool, reservation)
+	b.index.apply(pool, time.Time{})
+	if err := b.Tombstone(t.Context(), []ipam.Request{requestOf("ns/web-0", "net1")})[0].Err; err != nil {
+		t.Fatal(err)
+	}
+	if err := b.reader.Get(t.Context(), client.ObjectKeyFromObject(reservation), reservation); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff("holdfast-releasing/ns.web-0", reservation.Spec.PodRef); diff != "" {
+		t.Errorf("the reservation (-want +got):\n%s", diff)
+	}
+}
