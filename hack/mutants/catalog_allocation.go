@@ -38,19 +38,19 @@ var allocationMutants = []mutant{
 		rule: "a tombstone holds the reservation of its address (0303)",
 		file: "internal/ipam/whereabouts/admission.go",
 		old:  `query{podRef: r.PodRef, releasing: b.ReservationAddresses(r.Name)}`,
-		new:  `query{podRef: r.PodRef}`, by: []string{"./internal/ipam/whereabouts"},
+		new:  `query{podRef: r.PodRef}`, by: inWhereabouts,
 	},
 	{
 		rule: "a tombstone in a pool whose range cannot be read may be at any address (0303)",
 		file: "internal/ipam/whereabouts/lookup.go",
 		old:  `if pool.rangeErr == nil || len(addresses) == 0 {`,
-		new:  `if pool.rangeErr == nil || len(addresses) >= 0 {`, by: []string{"./internal/ipam/whereabouts"},
+		new:  `if pool.rangeErr == nil || len(addresses) >= 0 {`, by: inWhereabouts,
 	},
 	{
 		rule: "the reservation of a tombstone is given to no pod of the name (0303)",
 		file: "internal/ipam/whereabouts/tombstone.go",
 		old:  `		b.markReservations(ctx, p, items)`,
-		new:  `		b.markReservations(ctx, p, nil)`, by: []string{"./internal/ipam/whereabouts"},
+		new:  `		b.markReservations(ctx, p, nil)`, by: inWhereabouts,
 	},
 	{
 		rule: "slices: a slice is cleared only once its node is gone",

@@ -120,7 +120,7 @@ var edgeMutants = []mutant{
 	{
 		rule: "compare-and-release: another pod's reservation stays",
 		file: "internal/ipam/whereabouts/reservation.go",
-		old:  `if !ok || r.PodRef != key.PodRef && !anyPodRef {`,
+		old:  `if owner, _ := ipam.ReservationOwner(r.PodRef); !ok || owner != key.PodRef && !anyPodRef {`,
 		new:  `if !ok {`, by: inWhereabouts,
 	},
 	{

@@ -143,8 +143,8 @@ var queryMutants = []mutant{
 	{
 		rule: "queries: a GuardedNode that cannot be read is no GuardedNode without a report (0292, R11)",
 		file: "controllers/queries/read.go",
-		old:  `case !apierrors.IsNotFound(err):`,
-		new:  `case apierrors.IsConflict(err):`, by: inQueries,
+		old:  `case !served.IsAbsent(err):`,
+		new:  `case served.IsAbsent(err) && false:`, by: inQueries,
 	},
 	{
 		rule: "pods: the last report on a sandbox is read live where it may hold the address (0292, R11)",
