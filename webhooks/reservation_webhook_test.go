@@ -65,6 +65,8 @@ func TestReservations(t *testing.T) {
 			Operation: admissionv1.Update, OldObject: reservation("default/web-0"), Object: reservation("default/web-1")}},
 		"a mark, which keeps the address from every pod": {cluster: &cluster{holders: holders}, request: admissionv1.AdmissionRequest{
 			Operation: admissionv1.Update, OldObject: reservation("default/web-0"), Object: reservation("holdfast-releasing/default.web-0")}, allowed: true},
+		"a mark of a mark, which would hide the pod": {cluster: &cluster{holders: holders}, request: admissionv1.AdmissionRequest{
+			Operation: admissionv1.Update, OldObject: reservation("holdfast-releasing/default.web-0"), Object: reservation("holdfast-releasing/holdfast-releasing.default.web-0")}},
 		"a mark for another pod": {cluster: &cluster{holders: holders}, request: admissionv1.AdmissionRequest{
 			Operation: admissionv1.Update, OldObject: reservation("default/web-0"), Object: reservation("holdfast-releasing/default.web-1")}},
 		"an update that keeps the podref": {cluster: &cluster{holders: holders}, request: admissionv1.AdmissionRequest{

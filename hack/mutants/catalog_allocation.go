@@ -41,7 +41,7 @@ var allocationMutants = []mutant{
 		new:  `query{podRef: r.PodRef}`, by: inWhereabouts,
 	},
 	{
-		rule: "a tombstone in a pool whose range cannot be read may be at any address (0303)",
+		rule: "a tombstone in a pool of an unreadable range may be at any address (0303)",
 		file: "internal/ipam/whereabouts/lookup.go",
 		old:  `if pool.rangeErr == nil || len(addresses) == 0 {`,
 		new:  `if pool.rangeErr == nil || len(addresses) >= 0 {`, by: inWhereabouts,

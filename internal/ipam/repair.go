@@ -50,10 +50,10 @@ type Repairable interface {
 
 // ReservationTombstone is the reference in a reservation that is about to be removed: "holdfast-releasing/<namespace>.<name>".
 // No pod can have it, so an ADD that finds the reservation takes another address, also that of a pod of the same name. A
-// reference that is none stays as it is.
+// reference that is none stays as it is, and so does a mark: a mark of a mark would hide the pod.
 func ReservationTombstone(podRef string) string {
 	namespace, name, ok := strings.Cut(podRef, "/")
-	if !ok {
+	if _, isMarked := ReservationOwner(podRef); !ok || isMarked {
 		return podRef
 	}
 	return v1alpha1.TombstonePrefix + "/" + namespace + "." + name

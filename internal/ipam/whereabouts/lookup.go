@@ -97,7 +97,7 @@ func (x *index) collect(q query, wanted func(*cachedPool) bool, into *ipam.Snaps
 	}
 }
 
-// releasingAt are the tombstones at some addresses, and all those of pools whose range cannot be read: they may be at any address.
+// releasingAt are the tombstones at some addresses, and all those of pools of an unreadable range: they may be at any address.
 func (x *index) releasingAt(addresses []netip.Addr) []location {
 	var found []location
 	for _, place := range x.placesOf(addresses) {

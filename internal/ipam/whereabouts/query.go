@@ -19,7 +19,7 @@ type query struct {
 	ipam.Query
 	// podRef takes the place of Pod; it may name no pod at all.
 	podRef string
-	// releasing selects the tombstones at these addresses, and those whose address is unknown.
+	// releasing selects the tombstones at these addresses, and those of an unknown address.
 	releasing []netip.Addr
 }
 

@@ -56,7 +56,7 @@ func (n naming) candidates(address netip.Addr) []string {
 // owns reports whether a reservation is the one that whereabouts made together with the entry of this key: same address,
 // podref and interface, and a network that can be the pool's. Older versions recorded no interface; then the
 // network must be the pool's whole prefix, because the same pod may have the same address in another network. anyPodRef
-// is for a key whose podref is not known any more. The mark of a reservation does not change whose it is.
+// is for a key of which the podref is not known any more. A marked reservation is still that of the pod in the mark.
 func (n naming) owns(r ipam.Reservation, key ipam.Key, anyPodRef bool) bool {
 	network, ok := cutAddress(keyOf(r.Name).Name, key.IP)
 	if owner, _ := ipam.ReservationOwner(r.PodRef); !ok || owner != key.PodRef && !anyPodRef {
