@@ -93,7 +93,7 @@ tidy-check: ## Check that every go.mod is tidy
 # nothing of them is released or runs elsewhere.
 # A new module is checked without being named here. Of a module below hack/tools its tool is checked. VULNDB is another database than vuln.go.dev,
 # such as file:///path of a folder of OSV files.
-VULN_EXEMPT  := hack/kube hack/containerd hack/cni hack/whereabouts hack/crds
+VULN_EXEMPT  := hack/kube hack/cni hack/whereabouts hack/crds
 VULN_MODULES  = $(filter-out $(VULN_EXEMPT),$(patsubst %/,%,$(dir $(shell git ls-files --cached --others --exclude-standard 'go.mod' '*/go.mod'))))
 
 .PHONY: govulncheck

@@ -13,6 +13,6 @@ CONTAINERD_BIN := $(CONTAINERD:%=bin/containerd-%)
 .PHONY: containerd
 containerd: $(CONTAINERD_BIN:%=%/.built) ## Build containerd into bin/containerd-VERSION (CONTAINERD: 2.4, 2.2, 1.7 or 1.6; empty for Debian's)
 
-bin/containerd-%/.built: hack/containerd/build.sh $(wildcard hack/containerd/*.mod hack/containerd/*.sum)
+bin/containerd-%/.built: hack/containerd/build.sh hack/containerd/versions
 	@$(STEP) "building containerd $* into bin/containerd-$*" hack/containerd/build.sh $* bin/containerd-$*
 	@touch $@

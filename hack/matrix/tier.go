@@ -4,7 +4,7 @@ package main
 
 import (
 	"path/filepath"
-	"strings"
+	"regexp"
 
 	"github.com/holdfast-dev/holdfast/internal/kubeversion"
 )
@@ -70,13 +70,14 @@ var newest = kubeversion.Newest.String()
 var clusterDown = []string{"make", "cluster-down"}
 
 // containerds are the versions that hack/containerd builds.
-var containerds = []string{"1.6", "1.7", "2.2", pinnedContainerd}
+var containerds = []string{"1.6", "1.7", "2.2", newestContainerd}
 
-// The versions that the go.mod of hack/dev, of hack/certmanager and of hack/containerd pin. Older ones have a module file each.
+const newestContainerd = "2.4"
+
+// The versions that the go.mod of hack/dev and of hack/certmanager pin. Older ones have a module file each.
 const (
 	pinnedWhereabouts = "0.9"
 	pinnedCertManager = "1.21"
-	pinnedContainerd  = "2.4"
 )
 
 func suites(minor, assets string) [][]string {
@@ -102,7 +103,7 @@ func coreWith(minor, _ string) [][]string {
 }
 
 func fullOnK3s(_, _ string) [][]string {
-	return [][]string{{"make", "cluster-up", "PLATFORM=k3s", "CONTAINERD=" + pinnedContainerd}, {"make", "e2e-full"}}
+	return [][]string{{"make", "cluster-up", "PLATFORM=k3s", "CONTAINERD=" + newestContainerd}, {"make", "e2e-full"}}
 }
 
 func agent(minor, _ string) [][]string {
@@ -110,11 +111,7 @@ func agent(minor, _ string) [][]string {
 }
 
 func containerdVersion(minor, _ string) []string {
-	module := "github.com/containerd/containerd"
-	if !strings.HasPrefix(minor, "1.") {
-		module += "/v2"
-	}
-	return moduleVersion("hack/containerd", minor, pinnedContainerd, module)
+	return []string{"grep", "-oE", `v` + regexp.QuoteMeta(minor) + `\.[0-9]+`, "hack/containerd/versions"}
 }
 
 func serverVersion(_, assets string) []string {
