@@ -66,30 +66,40 @@ type underReview struct {
 	} `json:"metadata"`
 }
 
+// of decodes the identity of the old object; false if the review is not one that the webhook is registered for. Of a deletecollection the API server
+// reviews each object, without its name.
+func (r registration) of(req *admission.Request) (object underReview, ok bool) {
+	switch {
+	case req.Resource.Group != r.Group || req.Resource.Resource != r.resource || req.SubResource != "" || req.Kind.Kind != r.Kind,
+		!slices.Contains(r.operations, req.Operation), len(req.OldObject.Raw) == 0, apijson.Unmarshal(req.OldObject.Raw, &object) != nil:
+		return object, false
+	}
+	name := req.Name
+	if name == "" && req.Operation == admissionv1.Delete {
+		name = object.Metadata.Name
+	}
+	return object, name != "" && object.Kind == r.Kind && object.Metadata.Name == name && object.Metadata.Namespace == req.Namespace && object.Metadata.UID != ""
+}
+
 // check fails unless the review is shown to come from the API server and to be about the stored object. It costs a
 // read only at the first review of an object. If that read fails the judgement continues: a removal that cannot
 // be judged has to be refused, not failed.
 func (a *authenticator) check(ctx context.Context, r registration, req *admission.Request) error {
-	var object underReview
-	switch {
-	case req.Resource.Group != r.Group || req.Resource.Resource != r.resource || req.SubResource != "" || req.Kind.Kind != r.Kind,
-		!slices.Contains(r.operations, req.Operation), len(req.OldObject.Raw) == 0:
-		return errNotRegistered
-	case apijson.Unmarshal(req.OldObject.Raw, &object) != nil,
-		object.Kind != r.Kind, object.Metadata.Name != req.Name, object.Metadata.Namespace != req.Namespace, object.Metadata.UID == "":
+	object, ok := r.of(req)
+	if !ok {
 		return errNotRegistered
 	}
 	type identity struct {
 		kind, namespace, name string
 		uid                   types.UID
 	}
-	id := identity{r.Kind, req.Namespace, req.Name, object.Metadata.UID}
+	id := identity{r.Kind, object.Metadata.Namespace, object.Metadata.Name, object.Metadata.UID}
 	if _, ok := a.known.Get(id); ok {
 		return nil
 	}
 	var found metav1.PartialObjectMetadata
 	found.SetGroupVersionKind(r.GroupVersionKind)
-	err := a.live.Get(ctx, types.NamespacedName{Namespace: req.Namespace, Name: req.Name}, &found)
+	err := a.live.Get(ctx, types.NamespacedName{Namespace: object.Metadata.Namespace, Name: object.Metadata.Name}, &found)
 	switch {
 	case client.IgnoreNotFound(err) != nil:
 		return nil //nolint:nilerr // unknown is not false: the judgement decides, and will not be able to read either

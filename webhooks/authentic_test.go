@@ -63,6 +63,8 @@ func TestAStrangersReviewLearnsNothingAndChangesNothing(t *testing.T) {
 		"a subresource":                          {request: registeredRemoval(t, "pool-uid", func(r *admission.Request) { r.SubResource = "status" })},
 		"an operation that is not registered":    {request: registeredRemoval(t, "pool-uid", func(r *admission.Request) { r.Operation = admissionv1.Create })},
 		"no old object":                          {request: registeredRemoval(t, "pool-uid", func(r *admission.Request) { r.OldObject = runtime.RawExtension{} })},
+		"no name, in an update":                  {request: registeredRemoval(t, "pool-uid", func(r *admission.Request) { r.Name = "" })},
+		"an old object without a name":           {request: registeredRemoval(t, "pool-uid", renamed(""))},
 		"an old object of another kind":          {request: registeredRemoval(t, "pool-uid", kinded("Pod"))},
 		"an old object that is no object at all": {request: registeredRemoval(t, "pool-uid", func(r *admission.Request) { r.OldObject.Raw = []byte(`[]`) })},
 	} {
@@ -141,6 +143,17 @@ func TestAReviewOfTheAPIServersIsJudgedAndItsObjectReadOnce(t *testing.T) {
 	if again := c.reads.Load(); again != first-1 || len(recorded) != 1 {
 		t.Errorf("%d reads at first and %d then, %d events; expected the pool to be read once, and one event", first, again, len(recorded))
 	}
+}
+
+// Of a deletecollection the API server reviews each object, without a name.
+func TestADeleteCollectionIsJudged(t *testing.T) {
+	c := onNodeA()
+	guard, _ := c.guarding(t)
+	unnamed := func(r *admission.Request) {
+		r.Operation, r.Name, r.Object = admissionv1.Delete, "", runtime.RawExtension{}
+	}
+	response := (&IPPoolReleaseValidator{guard}).Handle(t.Context(), registeredRemoval(t, "pool-uid", unnamed))
+	checkRefused(t, response)
 }
 
 // Unknown is not false: a removal that cannot be judged is refused, and no failed call, which would let it pass.

@@ -227,6 +227,12 @@ func removePending`, by: inWhereabouts,
 		new:  `case err != nil:`, by: []string{"./webhooks"},
 	},
 	{
+		rule: "admission: a deletecollection is judged, whose reviews have no name",
+		file: "webhooks/authentic.go",
+		old:  `if name == "" && req.Operation == admissionv1.Delete {`,
+		new:  `if false {`, by: []string{"./webhooks"},
+	},
+	{
 		rule: "node resources: another Node UID is refused",
 		file: "internal/nodeidentity/judge.go",
 		old: `case v1alpha1.ReasonNodeNameMismatch, v1alpha1.ReasonNodeUIDMissing, v1alpha1.ReasonStaleNodeUID:

@@ -135,6 +135,12 @@ var queryMutants = []mutant{
 		new:  ` {`, by: []string{"./internal/facts"},
 	},
 	{
+		rule: "queries: without a query the response of another node's agent does not count (I1)",
+		file: "internal/facts/queries.go",
+		old:  `			case own:`,
+		new:  `			case best.Response.IsAbsent():`, by: []string{"./internal/facts"},
+	},
+	{
 		rule: "queries: an epoch is the generation of the write (0292, R4)",
 		file: "controllers/queries/wanted.go",
 		old:  `query.Epoch, query.Time = next,`,

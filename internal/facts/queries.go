@@ -40,6 +40,7 @@ type QueryKey struct {
 }
 
 // About are the query about a sandbox and the response to it, preferably of one Node: a machine may have been queried under an earlier Node UID.
+// Without a query there the response of another Node's agent does not count: each can respond about any sandbox in its own object.
 func (q *Queries) About(sandboxID string, node types.UID) release.Exchange {
 	if q.Unread != "" {
 		return release.Exchange{Query: release.Unknown[release.Query](q.Unread), Response: release.Unknown[release.Response](q.Unread)}
@@ -53,7 +54,7 @@ func (q *Queries) About(sandboxID string, node types.UID) release.Exchange {
 			switch e := q.in(&q.Objects[i], sandboxID); {
 			case e.Query.IsKnown():
 				return e
-			case best.Response.IsAbsent():
+			case own:
 				best = e
 			}
 		}

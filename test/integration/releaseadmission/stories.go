@@ -87,6 +87,7 @@ var _ = suite.Describe("The removal of a pool entry", func() {
 	It("is refused for a Pending pod (S0), with a message and an event that say why", func(ctx context.Context) {
 		pod := held(ctx, nodeA)
 		Expect(admin.Delete(ctx, p.object(), client.DryRunAll)).To(beRefusedFor())
+		Expect(admin.DeleteAllOf(ctx, &wbv1alpha1.IPPool{}, client.InNamespace(poolNamespace))).To(beRefusedFor())
 		other := newPod(ctx, nodeA)
 		p.add(ctx, admin, 2, entry{sandboxOf(other), refOf(other)})
 		Expect(p.remove(ctx, reconciler(ctx), 2)).To(beRefusedFor(p.ip(2), sandboxOf(other), refOf(other), string(other.UID),

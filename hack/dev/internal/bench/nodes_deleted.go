@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -140,18 +141,23 @@ func (d *deletions) terminating(ctx context.Context) error {
 	return errors.Join(d.populated(ctx), d.deletePods(ctx), d.w.awaitIdle(ctx))
 }
 
-// seats calls do for those of the last turn, in parts of a pool.
+// seats calls do for those of the last turn, in parts of a pool. The parts of one pool follow each other: the API server repeats patches that collide,
+// and with all clients at one pool they time out.
 func (d *deletions) seats(ctx context.Context, workers, part int, do func(ctx context.Context, pool int, places []int) error) error {
-	var parts [][]int
-	for i := 0; i < d.n; i += part {
+	pools := (d.n + deletedPool - 1) / deletedPool
+	first := d.p.pools - pools + 1
+	return inParallel(ctx, workers, pools, func(ctx context.Context, pool int) error {
 		var places []int
-		for place := i; place < min(d.n, i+part); place++ {
-			places = append(places, place%deletedPool+1)
+		for place := 1; place <= min(deletedPool, d.n-pool*deletedPool); place++ {
+			places = append(places, place)
 		}
-		parts = append(parts, places)
-	}
-	last := d.p.pools - (d.n+deletedPool-1)/deletedPool
-	return inParallel(ctx, workers, len(parts), func(ctx context.Context, i int) error { return do(ctx, last+1+i*part/deletedPool, parts[i]) })
+		for some := range slices.Chunk(places, part) {
+			if err := do(ctx, first+pool, some); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // deletePods has all pods of the turn as the pod garbage collector leaves them, one after the other: the API server ends watches that cannot keep pace.
@@ -189,9 +195,6 @@ func (d *deletions) deleteNodes(ctx context.Context) (int, map[string]float64, e
 // writes of status are as many as the manager made.
 func (d *deletions) writeBare(ctx context.Context) (int, map[string]float64, error) {
 	part := max(1, int(2*float64(d.n)/d.counted["patch ippools"]))
-	for deletedPool%part > 0 {
-		part--
-	}
 	return d.n, nil, d.seats(ctx, clients, part, func(ctx context.Context, pool int, places []int) error {
 		if err := d.patchPool(ctx, pool, places, `{"op":"replace","path":"/spec/allocations/%d/podref","value":"released/record"}`); err != nil {
 			return err
