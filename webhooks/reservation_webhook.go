@@ -22,7 +22,7 @@ var reservationRemovals = whereaboutsRegistration("OverlappingRangeIPReservation
 	admissionv1.Update, admissionv1.Delete)
 
 // ReservationReleaseValidator judges writes of whereabouts' OverlappingRangeIPReservations that take one away or give it
-// to another pod.
+// to another pod or interface.
 type ReservationReleaseValidator struct{ *releaseGuard }
 
 // Handle responds 403 to an unsafe removal.
@@ -40,7 +40,7 @@ func (v *ReservationReleaseValidator) judge(ctx context.Context, req *admission.
 		if err != nil {
 			return undecidable(req, err)
 		}
-		if after.PodRef == before.PodRef || after.PodRef == ipam.ReservationTombstone(before.PodRef) {
+		if after.Interface == before.Interface && (after.PodRef == before.PodRef || after.PodRef == ipam.ReservationTombstone(before.PodRef)) {
 			return nil // marked, it keeps the address from every pod
 		}
 	}

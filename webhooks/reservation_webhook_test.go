@@ -3,6 +3,7 @@
 package webhooks
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"reflect"
@@ -69,6 +70,9 @@ func TestReservations(t *testing.T) {
 			Operation: admissionv1.Update, OldObject: reservation("holdfast-releasing/default.web-0"), Object: reservation("holdfast-releasing/holdfast-releasing.default.web-0")}},
 		"a mark for another pod": {cluster: &cluster{holders: holders}, request: admissionv1.AdmissionRequest{
 			Operation: admissionv1.Update, OldObject: reservation("default/web-0"), Object: reservation("holdfast-releasing/default.web-1")}},
+		"an update to another interface, for which no entry stands": {cluster: &cluster{holders: holders}, request: admissionv1.AdmissionRequest{
+			Operation: admissionv1.Update, OldObject: reservation("default/web-0"),
+			Object: runtime.RawExtension{Raw: bytes.Replace(reservation("default/web-0").Raw, []byte(`"spec":{`), []byte(`"spec":{"ifname":"net2",`), 1)}}},
 		"an update that keeps the podref": {cluster: &cluster{holders: holders}, request: admissionv1.AdmissionRequest{
 			Operation: admissionv1.Update, OldObject: reservation("default/web-0"), Object: reservation("default/web-0")}, allowed: true},
 		"a deletion while its live pod shows the address": {cluster: &cluster{objects: []client.Object{showing("10.10.0.1")}},

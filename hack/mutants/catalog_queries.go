@@ -29,6 +29,12 @@ var queryMutants = []mutant{
 		new:  `return pod.IsKnown() && pod.Get().Held`, by: []string{"./webhooks"},
 	},
 	{
+		rule: "webhooks: a reservation that changes its interface is judged as a removal (I1)",
+		file: "webhooks/reservation_webhook.go",
+		old:  `if after.Interface == before.Interface && (after.PodRef`,
+		new:  `if (after.PodRef`, by: []string{"./webhooks"},
+	},
+	{
 		rule: "handshake: a node acknowledges no generation before the query in it has an outcome (0281)",
 		file: "internal/handshake/respond.go",
 		old:  `case f.Kind != NoClaim && f.Epoch > done:`,

@@ -166,6 +166,8 @@ var _ = suite.Describe("The removal of a reservation", func() {
 
 		mark := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"podref":"holdfast-releasing/default.vanished"}}`))
 		Expect(reconciler(ctx).Patch(ctx, r.DeepCopy(), mark)).To(Succeed())
+		another := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"ifname":"another"}}`))
+		Expect(reconciler(ctx).Patch(ctx, r.DeepCopy(), another)).To(beRefusedFor(p.ip(1)))
 		Expect(reconciler(ctx).Delete(ctx, r.DeepCopy())).To(beRefusedFor(p.ip(1)))
 	})
 
