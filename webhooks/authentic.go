@@ -57,9 +57,8 @@ func newAuthenticator(live client.Reader) *authenticator {
 
 // underReview is the identity of a review's old object.
 type underReview struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Metadata   struct {
+	Kind     string `json:"kind"`
+	Metadata struct {
 		Name      string    `json:"name"`
 		Namespace string    `json:"namespace"`
 		UID       types.UID `json:"uid"`
@@ -70,8 +69,8 @@ type underReview struct {
 // reviews each object, without its name.
 func (r registration) of(req *admission.Request) (object underReview, ok bool) {
 	switch {
-	case req.Resource.Group != r.Group || req.Resource.Resource != r.resource || req.SubResource != "" || req.Kind.Kind != r.Kind,
-		!slices.Contains(r.operations, req.Operation), len(req.OldObject.Raw) == 0, apijson.Unmarshal(req.OldObject.Raw, &object) != nil:
+	case req.Resource.Group != r.Group, req.Resource.Resource != r.resource, req.SubResource != "", req.Kind.Kind != r.Kind,
+		!slices.Contains(r.operations, req.Operation), apijson.Unmarshal(req.OldObject.Raw, &object) != nil:
 		return object, false
 	}
 	name := req.Name
@@ -89,12 +88,7 @@ func (a *authenticator) check(ctx context.Context, r registration, req *admissio
 	if !ok {
 		return errNotRegistered
 	}
-	type identity struct {
-		kind, namespace, name string
-		uid                   types.UID
-	}
-	id := identity{r.Kind, object.Metadata.Namespace, object.Metadata.Name, object.Metadata.UID}
-	if _, ok := a.known.Get(id); ok {
+	if _, ok := a.known.Get(object); ok {
 		return nil
 	}
 	var found metav1.PartialObjectMetadata
@@ -106,6 +100,6 @@ func (a *authenticator) check(ctx context.Context, r registration, req *admissio
 	case err != nil || found.UID != object.Metadata.UID:
 		return errNotThatObject
 	}
-	a.known.Add(id, struct{}{})
+	a.known.Add(object, struct{}{})
 	return nil
 }

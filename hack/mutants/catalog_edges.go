@@ -227,7 +227,7 @@ func removePending`, by: inWhereabouts,
 		new:  `case err != nil:`, by: []string{"./webhooks"},
 	},
 	{
-		rule: "admission: a deletecollection is judged, whose reviews have no name",
+		rule: "admission: a deletecollection is judged, although its reviews have no name",
 		file: "webhooks/authentic.go",
 		old:  `if name == "" && req.Operation == admissionv1.Delete {`,
 		new:  `if false {`, by: []string{"./webhooks"},

@@ -82,11 +82,11 @@ func TestI1AboutASandboxTheNodesOwnQueryComesFirst(t *testing.T) {
 		"another sandbox of the record is no query": {queriesIn(guardedNode("n1", query("t", 3), response("t", 3))), "", ""},
 		"the same sandbox of another record is none": {
 			queriesIn(guardedNode("n1", query("s", 3, func(q *v1alpha1.SandboxQuery) { q.Record = "other" }), response("s", 3, ofRecord("other")))), "", ""},
-		"an earlier Node of the machine was queried":                   {queriesIn(guardedNode("n0", query("s", 7), response("s", 7)), guardedNode("n1")), "n0 7", "n0 7"},
-		"both were: the later one's comes first":                       {queriesIn(guardedNode("n0", query("s", 7), response("s", 7)), guardedNode("n1", query("s", 3))), "n1 3", ""},
-		"in any order of the reads":                                    {queriesIn(guardedNode("n1", query("s", 3)), guardedNode("n0", query("s", 7), response("s", 7))), "n1 3", ""},
-		"no other Node was queried, whose agent responds all the same": {queriesIn(guardedNode("n0", response("s", 7)), guardedNode("n1")), "", ""},
-		"of both: the later one's response comes first":                {queriesIn(guardedNode("n0", response("s", 7)), guardedNode("n1", response("s", 2))), "", "n1 2"},
+		"an earlier Node of the machine was queried":             {queriesIn(guardedNode("n0", query("s", 7), response("s", 7)), guardedNode("n1")), "n0 7", "n0 7"},
+		"both were: the later one's comes first":                 {queriesIn(guardedNode("n0", query("s", 7), response("s", 7)), guardedNode("n1", query("s", 3))), "n1 3", ""},
+		"in any order of the reads":                              {queriesIn(guardedNode("n1", query("s", 3)), guardedNode("n0", query("s", 7), response("s", 7))), "n1 3", ""},
+		"an agent responds on another Node that was not queried": {queriesIn(guardedNode("n0", response("s", 7)), guardedNode("n1")), "", ""},
+		"of both: the later one's response comes first":          {queriesIn(guardedNode("n0", response("s", 7)), guardedNode("n1", response("s", 2))), "", "n1 2"},
 		"a query that stands comes before a response without one": {
 			queriesIn(guardedNode("n0", query("s", 7)), guardedNode("n1", response("s", 2))), "n0 7", ""},
 		"a pending query does not stand, and its response stays": {
