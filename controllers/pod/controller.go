@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
@@ -143,6 +144,9 @@ func (r *Reconciler) apply(ctx context.Context, seen *view, decision release.Dec
 	if again, err = r.keepFromSuccessors(ctx, seen, decision); again || err != nil {
 		return again, result, err
 	}
+	if seen.refused != nil && !decision.Ends() {
+		return false, result, r.explainRefusal(ctx, seen, seen.refused)
+	}
 	again, result, err = r.act(ctx, seen, decision)
 	if err == nil && !again && unlabeled != nil {
 		err = fmt.Errorf("restoring the label of a guarded pod, without which it is not cached: %w", unlabeled)
@@ -173,15 +177,18 @@ func (r *Reconciler) look(ctx context.Context, uid types.UID, live bool) (seen *
 	return seen, false, result, nil
 }
 
-// learn records what is new, from pools that are new enough.
+// learn records what is new, from pools that are new enough. Of a record that is refused the view has what it had before.
 func (r *Reconciler) learn(ctx context.Context, seen *view) (learned, again bool, result reconcile.Result, err error) {
 	if stand, again, result, err := r.standNow(ctx, seen); !stand {
 		return false, again, result, err
 	}
 	before := seen.record
-	if err := r.syncRecord(ctx, seen); errors.Is(err, records.ErrStale) && !seen.live {
+	switch err := r.syncRecord(ctx, seen); {
+	case errors.Is(err, records.ErrStale) && !seen.live:
 		return false, true, result, nil
-	} else if err != nil {
+	case apierrors.IsInvalid(err) && before != nil:
+		seen.refused = err // the record may be full, and what it has can still be decided (docs/decisions/0304)
+	case err != nil:
 		return false, false, result, r.explainRefusal(ctx, seen, err)
 	}
 	r.observeGone(ctx, seen, before)

@@ -50,6 +50,8 @@ type view struct {
 	lostLabel bool
 	// stale: the cache is older than the record, so live reads are needed.
 	stale bool
+	// refused is why the API server refused the record with what is new.
+	refused error
 }
 
 // nothing says whether neither a pod that is or should be protected nor a record is left of the UID.

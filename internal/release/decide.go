@@ -182,7 +182,12 @@ func waitGoneEmpty(o Observation, now time.Time) Decision {
 func judgeEach(o Observation, pod Pod, judge func(Observation, Pod, *Sandbox, time.Time) Decision, now time.Time) Decision {
 	judged := make([]Decision, 0, len(o.Sandboxes.Get()))
 	for i := range o.Sandboxes.Get() {
-		judged = append(judged, judge(o, pod, &o.Sandboxes.Get()[i], now))
+		s := &o.Sandboxes.Get()[i]
+		if s.Unrecorded {
+			judged = append(judged, wait(RowMachineUnknown, v1alpha1.ReasonMachineUnknown, 0, "sandbox %s is not in the record of the pod yet; a full record takes it in once others in it are proven gone", s.ID))
+			continue
+		}
+		judged = append(judged, judge(o, pod, s, now))
 	}
 	return combine(followedFirst(o.Sandboxes.Get(), judged))
 }
