@@ -144,9 +144,6 @@ func (r *Reconciler) apply(ctx context.Context, seen *view, decision release.Dec
 	if again, err = r.keepFromSuccessors(ctx, seen, decision); again || err != nil {
 		return again, result, err
 	}
-	if seen.refused != nil && !decision.Ends() {
-		return false, result, r.explainRefusal(ctx, seen, seen.refused)
-	}
 	again, result, err = r.act(ctx, seen, decision)
 	if err == nil && !again && unlabeled != nil {
 		err = fmt.Errorf("restoring the label of a guarded pod, without which it is not cached: %w", unlabeled)
@@ -177,18 +174,15 @@ func (r *Reconciler) look(ctx context.Context, uid types.UID, live bool) (seen *
 	return seen, false, result, nil
 }
 
-// learn records what is new, from pools that are new enough. Of a record that is refused the view has what it had before.
+// learn records what is new, from pools that are new enough.
 func (r *Reconciler) learn(ctx context.Context, seen *view) (learned, again bool, result reconcile.Result, err error) {
 	if stand, again, result, err := r.standNow(ctx, seen); !stand {
 		return false, again, result, err
 	}
 	before := seen.record
-	switch err := r.syncRecord(ctx, seen); {
-	case errors.Is(err, records.ErrStale) && !seen.live:
+	if err := r.syncRecord(ctx, seen); (errors.Is(err, records.ErrStale) || apierrors.IsInvalid(err)) && !seen.live {
 		return false, true, result, nil
-	case apierrors.IsInvalid(err) && before != nil:
-		seen.refused = err // the record may be full, and what it has can still be decided (docs/decisions/0304)
-	case err != nil:
+	} else if err != nil {
 		return false, false, result, r.explainRefusal(ctx, seen, err)
 	}
 	r.observeGone(ctx, seen, before)

@@ -56,23 +56,32 @@ func TestAReleaseThatFailsIsExplained(t *testing.T) {
 	f.releasesAfter(3 * time.Hour)
 }
 
-// TestARecordThatIsRefusedIsExplained: nothing that a wait needs is written, so the refusal is what the pod waits for.
-func TestARecordThatIsRefusedIsExplained(t *testing.T) {
-	f := newWorld(t, finishedAfter(time.Minute), onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1"))
-	refusal := apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("IPAllocation").GroupKind(), "old", nil)
-	f.r.client = interceptor.NewClient(f.Truth, interceptor.Funcs{
-		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return refusal }})
-	if err := f.after(time.Hour); !apierrors.IsInvalid(err) {
-		t.Fatalf("error %v, want the refusal of the record", err)
-	}
-	var pod corev1.Pod
-	if err := f.Truth.Get(f.Context(), client.ObjectKey{Namespace: "default", Name: "web-1"}, &pod); err != nil {
-		t.Fatal(err)
-	}
-	if !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == v1alpha1.IPsReleasedCondition && c.Reason == string(v1alpha1.ReasonReleaseFailed) && strings.Contains(c.Message, "writing the record old")
-	}) {
-		t.Errorf("the pod says %+v", pod.Status.Conditions)
+// TestI1ARecordThatIsRefusedIsExplained: nothing is decided about the pod until its record can be written, with a new sandbox or without one.
+func TestI1ARecordThatIsRefusedIsExplained(t *testing.T) {
+	for name, f := range map[string]*world{
+		"an ending": newWorld(t, finishedAfter(time.Minute), onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1")),
+		"a sandbox": followedOnce(t),
+	} {
+		t.Run(name, func(t *testing.T) {
+			refusal := apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("IPAllocation").GroupKind(), "old", nil)
+			f.r.client = interceptor.NewClient(f.Truth, interceptor.Funcs{
+				Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return refusal }})
+			if err := f.after(time.Hour); !apierrors.IsInvalid(err) {
+				t.Fatalf("error %v, want the refusal of the record", err)
+			}
+			var pod corev1.Pod
+			if err := f.Truth.Get(f.Context(), client.ObjectKey{Namespace: "default", Name: "web-1"}, &pod); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type == v1alpha1.IPsReleasedCondition && c.Reason == string(v1alpha1.ReasonReleaseFailed) && strings.Contains(c.Message, "writing the record old")
+			}) {
+				t.Errorf("the pod says %+v", pod.Status.Conditions)
+			}
+			if len(f.Pool.Released)+len(f.Pool.Tombstoned) > 0 {
+				t.Errorf("released %v, disowned %v", f.Pool.Released, f.Pool.Tombstoned)
+			}
+		})
 	}
 }
 
@@ -97,11 +106,7 @@ func (f *world) full() client.Client {
 func TestAFullRecordGetsShorter(t *testing.T) {
 	f := followedOnce(t)
 	f.r.client = f.full()
-	for at := range 3 { // queried in the first pass
-		if err := f.after(time.Duration(at) * time.Second); at > 0 && !apierrors.IsInvalid(err) {
-			t.Fatalf("pass %d: error %v, want the refusal of the record", at, err)
-		}
-	}
+	f.holdsUntil(0)
 	f.respond("old-sandbox", v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, "old")
 	f.holdsUntil(time.Minute)
 	if diff := cmp.Diff([]string{"next-sandbox"}, index.SandboxIDs(f.Record())); diff != "" {
@@ -125,17 +130,11 @@ func TestI2ASandboxThatARecordHasNoRoomForIsHeld(t *testing.T) {
 	}
 	f.Pool.Entries = append(onepod.HeldByOld(), f.Pool.Entries...)
 	f.Pool.Entries[1].IP = netip.MustParseAddr("10.0.0.6")
-	if err := f.after(0); err != nil {
-		t.Fatal(err)
-	}
+	f.holdsUntil(0)
 	f.respond("old-sandbox", v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, "old")
-	for at := range 3 {
-		if err := f.after(time.Duration(at) * time.Hour); !apierrors.IsInvalid(err) {
-			t.Errorf("error %v, want the refusal of the record", err)
-		}
-	}
-	if len(f.Pool.Released)+len(f.Pool.Tombstoned) > 0 {
-		t.Errorf("released %v, disowned %v", f.Pool.Released, f.Pool.Tombstoned)
+	f.holdsUntil(time.Second, time.Hour, 2*time.Hour)
+	if len(f.Pool.Tombstoned) > 0 {
+		t.Errorf("disowned %v", f.Pool.Tombstoned)
 	}
 	if diff := cmp.Diff(map[string][]string{"old": {"10.0.0.5 default/web-1"}}, f.Addresses()); diff != "" {
 		t.Errorf("records (-want +got):\n%s", diff)

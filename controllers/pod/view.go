@@ -50,8 +50,8 @@ type view struct {
 	lostLabel bool
 	// stale: the cache is older than the record, so live reads are needed.
 	stale bool
-	// refused is why the API server refused the record with what is new.
-	refused error
+	// full: the record has no room for a sandbox that is new.
+	full bool
 }
 
 // nothing says whether neither a pod that is or should be protected nor a record is left of the UID.

@@ -188,9 +188,6 @@ func decideInUse(o Observation, now time.Time) Decision {
 // judgeInUse decides, for one sandbox of a live pod, whether to query its node or to rewrite its entries.
 func judgeInUse(o Observation, s *Sandbox, now time.Time) Decision {
 	keep := keepInUse()
-	if s.Unrecorded {
-		return keep
-	}
 	if o.Evidence != EvidenceAgent {
 		if replacedByItsKubelet(o, s) {
 			return dropReplaced(RowPodInUse, s)

@@ -99,11 +99,6 @@ type Decision struct {
 	Readdress bool
 }
 
-// Ends says whether the decision can lead to the end of a recorded sandbox, which makes the record shorter. It leaves the pod protected.
-func (d Decision) Ends() bool {
-	return d.Action != Wait && d.Action != Keep && d.Action != Unprotect
-}
-
 func wait(row Row, reason v1alpha1.Reason, after time.Duration, format string, args ...any) Decision {
 	return Decision{Row: row, Action: Wait, Reason: reason, After: after, Message: fmt.Sprintf(format, args...)}
 }

@@ -124,7 +124,7 @@ type Sandbox struct {
 	Followed bool
 	// Conflict: one of its addresses belongs to another pod UID that is not proven gone.
 	Conflict bool
-	// Unrecorded: the record has not all of its addresses, because the API server refused it with them.
+	// Unrecorded: the record has not all of its addresses, as when it is full.
 	Unrecorded bool
 }
 
