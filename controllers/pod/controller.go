@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
@@ -180,7 +179,7 @@ func (r *Reconciler) learn(ctx context.Context, seen *view) (learned, again bool
 		return false, again, result, err
 	}
 	before := seen.record
-	if err := r.syncRecord(ctx, seen); (errors.Is(err, records.ErrStale) || apierrors.IsInvalid(err)) && !seen.live {
+	if err := r.syncRecord(ctx, seen); errors.Is(err, records.ErrStale) && !seen.live {
 		return false, true, result, nil
 	} else if err != nil {
 		return false, false, result, r.explainRefusal(ctx, seen, err)

@@ -14,12 +14,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/facts"
-	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
@@ -51,38 +49,13 @@ func (r *Reconciler) syncRecord(ctx context.Context, v *view) error {
 	return errors.Join(r.writeLearned(ctx, v, record), nodeErr)
 }
 
-// writeLearned writes the record if something is new. A record that is refused may be full: it is written without the sandboxes and addresses that are
-// new, so that what it has is decided (docs/decisions/0304).
+// writeLearned writes the record if something is new.
 func (r *Reconciler) writeLearned(ctx context.Context, v *view, record *v1alpha1.IPAllocation) error {
-	if v.record != nil && equality.Semantic.DeepEqual(v.record.Spec, record.Spec) {
-		return nil
+	if v.record == nil || !equality.Semantic.DeepEqual(v.record.Spec, record.Spec) {
+		nameNetworks(v, record)
+		return r.writeRecord(ctx, v, record)
 	}
-	nameNetworks(v, record)
-	known := record.DeepCopy()
-	err := r.writeRecord(ctx, v, record)
-	if !apierrors.IsInvalid(err) || !v.live || v.record == nil || !withoutNew(known, v.record) {
-		return err
-	}
-	log.FromContext(ctx).Info("The record has no room for a new sandbox", "refused", err.Error())
-	v.full = true
-	return r.writeLearned(ctx, v, known)
-}
-
-// withoutNew removes from a record what it did not have before, and says whether there was any.
-func withoutNew(record, before *v1alpha1.IPAllocation) bool {
-	all := len(record.Spec.Sandboxes) + len(record.Spec.Addresses)
-	record.Spec.Sandboxes = slices.DeleteFunc(record.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool {
-		return !slices.Contains(recordSandboxKeysOf(before), s.ID)
-	})
-	record.Spec.Addresses = slices.DeleteFunc(record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool {
-		key, err := ipam.KeyOf(&a)
-		return err == nil && facts.RecordedAddress(before, key) == nil
-	})
-	if len(record.Spec.Sandboxes)+len(record.Spec.Addresses) == all {
-		return false
-	}
-	record.Spec.SandboxesSeen = v1alpha1.SandboxesSeenSome
-	return true
+	return nil
 }
 
 // proveIdentity reads the pod live, after the entries and before a new sandbox is recorded, because what is recorded is trusted from then on. Pods,

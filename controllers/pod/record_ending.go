@@ -97,7 +97,7 @@ func (r *Reconciler) readdress(ctx context.Context, v *view) error {
 	if err != nil {
 		return err // no later pass retries once the record has the new UID
 	}
-	if lives && !v.full { // a sandbox that is not recorded may be older than the Node
+	if lives {
 		record.Spec.AliveNodeUID = live.NodeUID // so that a later termination counts as reported under this Node
 	}
 	log.FromContext(ctx).Info("The node's machine registered again; the record follows", "node", record.Spec.NodeName, "nodeUID", live.NodeUID)

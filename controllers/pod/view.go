@@ -50,8 +50,6 @@ type view struct {
 	lostLabel bool
 	// stale: the cache is older than the record, so live reads are needed.
 	stale bool
-	// full: the record has no room for a sandbox that is new.
-	full bool
 }
 
 // nothing says whether neither a pod that is or should be protected nor a record is left of the UID.

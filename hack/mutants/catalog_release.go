@@ -29,18 +29,6 @@ var decisionMutants = []mutant{
 		new:  `case o.Pod.IsKnown() && !pod.Deleting && pod.Ending == EndingCompleted:`, by: inRelease,
 	},
 	{
-		rule: "MachineUnknown: nothing is decided about a sandbox that its record has no room for",
-		file: "internal/release/decide.go",
-		old:  `!s.Unrecorded {`,
-		new:  `!s.Unrecorded || !s.Followed {`, by: inPods,
-	},
-	{
-		rule: "a full record becomes shorter all the same",
-		file: "controllers/pod/controller.go",
-		old:  `(errors.Is(err, records.ErrStale) || apierrors.IsInvalid(err)) && !seen.live`,
-		new:  `errors.Is(err, records.ErrStale) && !seen.live`, by: inPods,
-	},
-	{
 		rule: "NeverScheduled: a pod that was bound is not unprotected as one that never was",
 		file: "internal/release/decide.go",
 		old:  `case !pod.Bound && o.Sandboxes.IsAbsent():`,

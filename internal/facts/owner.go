@@ -35,9 +35,6 @@ func Attribute(uid types.UID, ref ipam.PodRef, record *v1alpha1.IPAllocation, en
 	case entry.Releasing != "":
 		held.Attribution = AttributionOf(record, entry.SandboxID)
 		ours = entry.Releasing == string(uid)
-		if ours && recordedSandbox(record, entry.SandboxID) == nil { // the tombstone is all that ties it to the UID
-			held.Attribution = v1alpha1.AttributionUnconfirmed
-		}
 		if address := RecordedAddress(record, entry.Key); address != nil {
 			held.PodRef = address.PodRef
 		} else if ours { // a late cache showed the pool without the entry, and the record lost it

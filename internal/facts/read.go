@@ -159,11 +159,9 @@ func (r *Read) sandboxes() release.Fact[[]release.Sandbox] {
 		s.Conflict = s.Conflict || entry.Conflict
 		s.Shown = s.Shown || Shows(r.Object, entry)
 		// The persisted time, so that a restart never shortens a wait.
-		recorded := RecordedAddress(r.Record, entry.Key)
-		if recorded != nil && recorded.ObservedTime.After(s.UnchangedSince) {
-			s.UnchangedSince = recorded.ObservedTime.Time
+		if a := RecordedAddress(r.Record, entry.Key); a != nil && a.ObservedTime.After(s.UnchangedSince) {
+			s.UnchangedSince = a.ObservedTime.Time
 		}
-		s.Unrecorded = s.Unrecorded || (r.Record != nil && recorded == nil)
 	}
 	return release.Known(sandboxes)
 }

@@ -178,19 +178,13 @@ func waitGoneEmpty(o Observation, now time.Time) Decision {
 		what+"; it is held until its node has been gone for %s without a sign that its machine is alive", o.Settings.NodeGoneDelay)
 }
 
-// judgeEach judges the sandboxes of a pod one by one. One that is not recorded waits, and is named where nothing else is waited for.
+// judgeEach judges the sandboxes of a pod one by one.
 func judgeEach(o Observation, pod Pod, judge func(Observation, Pod, *Sandbox, time.Time) Decision, now time.Time) Decision {
-	var recorded []Sandbox
-	var judged []Decision
+	judged := make([]Decision, 0, len(o.Sandboxes.Get()))
 	for i := range o.Sandboxes.Get() {
-		if s := &o.Sandboxes.Get()[i]; !s.Unrecorded {
-			recorded, judged = append(recorded, *s), append(judged, judge(o, pod, s, now))
-		}
+		judged = append(judged, judge(o, pod, &o.Sandboxes.Get()[i], now))
 	}
-	if len(judged) == 0 {
-		return wait(RowMachineUnknown, v1alpha1.ReasonMachineUnknown, 0, "sandbox %s is not in the record of the pod yet", o.Sandboxes.Get()[0].ID)
-	}
-	return combine(followedFirst(recorded, judged))
+	return combine(followedFirst(o.Sandboxes.Get(), judged))
 }
 
 func inGracePeriod(o Observation, pod Pod, now time.Time) (Decision, bool) {

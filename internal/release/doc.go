@@ -26,7 +26,6 @@
 //	                                                                 or taken over counts as an entry
 //	MachineUnknown            no machine is recorded for the sandbox agent: Disown once the grace period is over
 //	                                                                 kubelet, and the Node is there: Wait(MachineUnknown)
-//	                          the record has not all its addresses   Wait(MachineUnknown), also in PodCompleted
 //	AddressConflict           an address stands under two pod UIDs,  Wait(Conflict); it holds only itself back
 //	                          or the agent saw another pod's sandbox agent: Disown the sandbox of another pod
 //	PossibleClone             same machine IDs, another boot and     Wait(NodeReplaced) until that Node is NodeGoneDelay old, and on Hold;

@@ -124,8 +124,6 @@ type Sandbox struct {
 	Followed bool
 	// Conflict: one of its addresses belongs to another pod UID that is not proven gone.
 	Conflict bool
-	// Unrecorded: the record has not all of its addresses, as when it is full.
-	Unrecorded bool
 }
 
 // Machine identifies one boot of one machine under one Node object. Empty fields are unknown.

@@ -139,31 +139,6 @@ var _ = suite.Describe("A pod whose end no kubelet reports", func() {
 		m.StartRuntime()
 		released(ctx)
 	})
-
-	It("I2: keeps the address of a sandbox that its full record has not, and gives it back once that is gone too", func(ctx context.Context) {
-		m.StopRuntime()
-		Eventually(ctx, func(g Gomega) { // as after 64 sandboxes that each had the address of the one before
-			record := story.RecordOf(ctx, pod)
-			sandbox, address := record.Spec.Sandboxes[0], record.Spec.Addresses[0]
-			record.Spec.Sandboxes, record.Spec.Addresses = nil, nil
-			for i := range 64 {
-				sandbox.ID = fmt.Sprintf("%064x", i)
-				address.SandboxID = sandbox.ID
-				record.Spec.Sandboxes, record.Spec.Addresses = append(record.Spec.Sandboxes, sandbox), append(record.Spec.Addresses, address)
-			}
-			metav1.SetMetaDataAnnotation(&record.ObjectMeta, "holdfast.dev/break-glass", "fills the record")
-			g.Expect(fixture.Admin.Update(ctx, record)).To(Succeed())
-		}).Should(Succeed())
-		story.ForceDelete(ctx, pod)
-		Eventually(ctx, story.Why).WithArguments(pod).Should(HavePrefix(reason(v1alpha1.ReasonAgentNotResponding)))
-		held(ctx)
-		Expect(story.RecordOf(ctx, pod).Spec).To(And(HaveField("Sandboxes", HaveLen(64)), HaveField("SandboxesSeen", v1alpha1.SandboxesSeenSome)))
-		m.StartRuntime()
-		Eventually(ctx, story.RecordOf).WithArguments(pod).Should(HaveField("Spec.Sandboxes", ConsistOf(HaveField("ID", story.SandboxOf(pod)))))
-		held(ctx)
-		m.Remove(story.SandboxOf(pod))
-		released(ctx)
-	})
 })
 
 var _ = suite.Describe("An address of an unknown owner", func() {
