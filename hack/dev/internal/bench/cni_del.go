@@ -160,8 +160,7 @@ func (w *world) managerSeconds() (float64, error) {
 	return seconds["manager"], err
 }
 
-// settleAmong makes so many records, while the manager is stopped, and waits until it has them. Their Nodes have no kubelet: the controller manager, which
-// would end their pods, is stopped.
+// settleAmong makes so many records, while the manager is stopped, and waits until it has them.
 func (w *world) settleAmong(ctx context.Context, records int) error {
 	nodes, err := w.register(ctx)
 	if err != nil {
@@ -171,11 +170,8 @@ func (w *world) settleAmong(ctx context.Context, records int) error {
 	if err != nil {
 		return err
 	}
-	p.nodes, p.spread = nodes, records/recordsOfNode
 	w.forget("manager")
-	w.forget("kube-controller-manager")
-	return errors.Join(w.cluster.ControlPlane().ControllerManager().Stop(0), w.cluster.Manager().Stop(0),
-		p.grow(ctx, records, poolEntries), w.eachCopy(ctx, p.spread, nodes.copied, nodes.as, putOf),
+	return errors.Join(w.cluster.Manager().Stop(0), p.spreadOver(ctx, nodes, records/recordsOfNode), p.grow(ctx, records, poolEntries),
 		w.cluster.StartManager(ctx), w.awaitIdle(ctx))
 }
 

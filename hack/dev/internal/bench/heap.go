@@ -27,7 +27,7 @@ const (
 	liveBefore, liveAfter   = "liveBytesBefore", "liveBytesAfter"
 )
 
-// heap adds guarded pods that run, with an entry, a reservation and a record each. The garbage collector of the manager works more often than in an
+// heap adds guarded pods that run, with an entry, a reservation and a record each, as many on each Node. The garbage collector of the manager works more often than in an
 // installation, so that what it found alive at last is close to what is alive.
 var heap = experiment{
 	repeats: 3,
@@ -44,11 +44,18 @@ var heap = experiment{
 		if err := w.namespace(ctx, oursNamespace); err != nil {
 			return nil, err
 		}
+		nodes, err := w.register(ctx)
+		if err != nil {
+			return nil, err
+		}
 		p, err := w.populate(ctx)
 		if err != nil {
 			return nil, err
 		}
 		step := w.size(heapStep, quickHeapStep)
+		if err := p.spreadOver(ctx, nodes, 4*step/recordsOfNode); err != nil {
+			return nil, err
+		}
 		return []arm{{name: guarded, run: func(ctx context.Context) (int, map[string]float64, error) {
 			before, err := w.liveHeap(ctx)
 			if err != nil {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -103,6 +104,13 @@ func (w *world) raw(ctx context.Context, path string) (content, uid string, err 
 	}
 	err = json.Unmarshal(object, &named)
 	return string(object), named.Metadata.UID, err
+}
+
+// spreadOver makes Nodes for the pods that come. They have no kubelet: the controller manager, which would end their pods, is stopped.
+func (p *population) spreadOver(ctx context.Context, nodes *registered, n int) error {
+	p.nodes, p.spread = nodes, n
+	p.w.forget("kube-controller-manager")
+	return errors.Join(p.w.cluster.ControlPlane().ControllerManager().Stop(0), p.w.eachCopy(ctx, n, nodes.copied, nodes.as, putOf))
 }
 
 // grow adds n pods, in pools of so many entries.
