@@ -13,7 +13,7 @@ var queryMutants = []mutant{
 	{
 		rule: "whereabouts: the look-up that names the pools around a reservation has to be as new as the live read (0300)",
 		file: "internal/ipam/whereabouts/around.go",
-		old:  ` && around[i].ResourceVersion == live.ResourceVersion`,
+		old:  ` && cached.ResourceVersion == live.ResourceVersion`,
 		new:  "", by: inWhereabouts,
 	},
 	{

@@ -26,14 +26,10 @@ const justNow = time.Second
 // and all its CNI calls wait: the API server brings its watch cache up to date ten times a second. So the cache names the pools, if it has just been
 // given one of them as it is live (docs/decisions/0300). Otherwise all pools are listed.
 func (b *Backend) poolsAround(ctx context.Context, r ipam.Reservation) ([]metav1.ObjectMeta, error) {
-	around, err := b.covering(ctx, keyOf(r.Name).Namespace, b.ReservationAddresses(r.Name))
-	if err != nil {
-		return nil, err
-	}
 	var pools []metav1.ObjectMeta
 	isAlive, since := false, b.options.Clock.Now().Add(-justNow)
-	for i := range around {
-		key := client.ObjectKeyFromObject(&around[i])
+	for _, cached := range b.covering(keyOf(r.Name).Namespace, b.ReservationAddresses(r.Name)) {
+		key := client.ObjectKeyFromObject(cached)
 		live := metadataOnly("IPPool", key)
 		if err := b.reader.Get(ctx, key, live); served.IsAbsent(err) {
 			continue
@@ -42,7 +38,7 @@ func (b *Backend) poolsAround(ctx context.Context, r ipam.Reservation) ([]metav1
 		}
 		pools = append(pools, live.ObjectMeta)
 		// The look-up itself has to have the version: what the watch showed after it says nothing of the pools that it named.
-		isAlive = isAlive || around[i].UID == live.UID && around[i].ResourceVersion == live.ResourceVersion && b.index.cameSince(poolName(key.Namespace, key.Name), since)
+		isAlive = isAlive || cached.UID == live.UID && cached.ResourceVersion == live.ResourceVersion && b.index.cameSince(poolName(key.Namespace, key.Name), since)
 	}
 	if !isAlive {
 		return b.listPools(ctx)
@@ -51,19 +47,24 @@ func (b *Backend) poolsAround(ctx context.Context, r ipam.Reservation) ([]metav1
 }
 
 // covering are the cached pools of a namespace that can hold an address: also those of an unreadable range. None are named where no address is known, or
-// where a list after a lost watch fills the cache one by one.
-func (b *Backend) covering(ctx context.Context, namespace string, addresses []netip.Addr) ([]wb.IPPool, error) {
-	if len(addresses) == 0 || b.pools == nil || !b.HasSynced() || !clientfeatures.FeatureGates().Enabled(clientfeatures.AtomicFIFO) {
-		return nil, nil
+// where a list after a lost watch fills the cache one by one. They belong to the cache.
+func (b *Backend) covering(namespace string, addresses []netip.Addr) []*wb.IPPool {
+	if len(addresses) == 0 || !b.HasSynced() || !clientfeatures.FeatureGates().Enabled(clientfeatures.AtomicFIFO) {
+		return nil
 	}
-	var cached wb.IPPoolList
-	if err := b.pools.List(ctx, &cached, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("looking the IPPools of namespace %s up: %w", namespace, err)
+	var around []*wb.IPPool
+	for _, store := range b.poolStores {
+		for _, object := range store.List() {
+			pool, ok := object.(*wb.IPPool)
+			if !ok || pool.Namespace != namespace {
+				continue
+			}
+			if network, err := parseRange(pool.Spec.Range); err != nil || slices.ContainsFunc(addresses, network.Contains) {
+				around = append(around, pool)
+			}
+		}
 	}
-	return slices.DeleteFunc(cached.Items, func(pool wb.IPPool) bool {
-		network, err := parseRange(pool.Spec.Range)
-		return err == nil && !slices.ContainsFunc(addresses, network.Contains)
-	}), nil
+	return around
 }
 
 // cameSince reports whether the watch has shown a version of a pool since a time.

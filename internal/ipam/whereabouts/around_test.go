@@ -11,8 +11,8 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	testingclock "k8s.io/utils/clock/testing"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -21,17 +21,15 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
-// cachedPools is the informer's cache of pools.
-type cachedPools struct {
-	cache.Cache
-	pools []*wb.IPPool
-}
-
-func (c cachedPools) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	for _, pool := range c.pools {
-		list.(*wb.IPPoolList).Items = append(list.(*wb.IPPoolList).Items, *pool)
+// storeOf is what an informer keeps pools in.
+func storeOf(pools ...*wb.IPPool) []toolscache.Store {
+	store := toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)
+	for _, pool := range pools {
+		if err := store.Add(pool); err != nil {
+			panic(err)
+		}
 	}
-	return nil
+	return []toolscache.Store{store}
 }
 
 // TestI6PoolsAreListedUnlessTheWatchHasJustShownOne has a second pool hold the address, which the cache does not know: only a list finds it.
@@ -86,7 +84,7 @@ func TestI6PoolsAreListedUnlessTheWatchHasJustShownOne(t *testing.T) {
 			for _, pool := range pools {
 				b.index.apply(pool, shown)
 			}
-			b.pools = cachedPools{pools: pools}
+			b.poolStores = storeOf(pools...)
 			if tc.came != "" {
 				b.index.apply(newPool(known, "10.0.0.0/24", tc.came, tc.holds), shown)
 			}
@@ -113,7 +111,7 @@ func TestAPoolOfAnUnreadableRangeMayHoldEachAddress(t *testing.T) {
 		newPool("broken", "?", "5", map[string]wb.IPAllocation{"7": {ContainerID: "sb", PodRef: "ns/web-0", IfName: "net1"}})}
 	b := sliceBackend(t, interceptor.Funcs{}, pools, pools[0].DeepCopy(), pools[1].DeepCopy())
 	b.options.Clock = testingclock.NewFakePassiveClock(time.Time{})
-	b.pools = cachedPools{pools: pools}
+	b.poolStores = storeOf(pools...)
 	if keys, err := b.ReservationHolders(t.Context(), ipam.Reservation{Name: "kube-system/10.0.0.7", PodRef: "ns/web-0", Interface: "net1"}, true); err == nil {
 		t.Errorf("a removal beside a pool that cannot be read: %v", keys)
 	}

@@ -62,6 +62,8 @@ type Backend struct {
 	// pools is the cache of pools and, where the audit runs, of reservations; reserved are these by what they name.
 	pools    cache.Cache
 	reserved *reservedIndex
+	// poolStores are what the cache keeps the pools in, one for each namespace. They are complete before synced is set.
+	poolStores []toolscache.Store
 
 	// batcher gathers concurrent releases from one pool.
 	batcher batcher
@@ -87,6 +89,9 @@ func New(o Options) *Backend {
 	}
 	if o.CRDInterval == 0 {
 		o.CRDInterval = defaultCRDInterval
+	}
+	if o.NewInformer == nil {
+		o.NewInformer = toolscache.NewSharedIndexInformer
 	}
 	return &Backend{options: o, index: newIndex(), lists: newLists(), reserved: newReservedIndex()}
 }

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -55,8 +57,17 @@ func (b *Backend) newCache(mgr manager.Manager) (cache.Cache, error) {
 	}
 	return cache.New(mgr.GetConfig(), cache.Options{
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		DefaultNamespaces: watched, DefaultTransform: strip, NewInformer: b.options.NewInformer,
+		DefaultNamespaces: watched, DefaultTransform: strip, NewInformer: b.newInformer,
 	})
+}
+
+// newInformer also remembers the store of pools: a list by the cache copies all of them, which with 5,000 takes ten times as long as to look at each.
+func (b *Backend) newInformer(source toolscache.ListerWatcher, of runtime.Object, resync time.Duration, by toolscache.Indexers) toolscache.SharedIndexInformer {
+	informer := b.options.NewInformer(source, of, resync, by)
+	if _, isPool := of.(*wb.IPPool); isPool {
+		b.poolStores = append(b.poolStores, informer.GetStore())
+	}
+	return informer
 }
 
 // watchPools feeds the index from the informer. It does not wait for the first list.
