@@ -66,7 +66,8 @@ func (w *world) profiledManager(ctx context.Context) (string, error) {
 	return program, err
 }
 
-// profile repeats an arm after it was measured, and profiles the processor time of the manager, webhooks included, and of the API server meanwhile.
+// profile repeats an arm after it was measured, and profiles the processor time of the manager, webhooks included, and of the API server meanwhile. Then it
+// profiles what is alive in the manager.
 func (w *world) profile(ctx context.Context, a arm, e experiment) error {
 	if a.before != nil {
 		if err := a.before(ctx); err != nil {
@@ -98,15 +99,28 @@ func (w *world) profile(ctx context.Context, a arm, e experiment) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
+	const alive = "manager's heap"
+	profiled[alive] = filepath.Join(w.options.Results, "profiles", e.rows[0].Name+"-manager-heap.pprof")
+	if err := w.profileHeap(ctx, profiled[alive]); err != nil {
+		return fmt.Errorf("profile of the %s: %w", alive, err)
+	}
+	if err := w.name(ctx, profiled, "while "+a.name+" repeats, "+e.rows[0].Name); err != nil {
+		return err
+	}
+	if a.after != nil {
+		return a.after(ctx)
+	}
+	return nil
+}
+
+// name writes the largest entries of each profile.
+func (w *world) name(ctx context.Context, profiled map[string]string, when string) error {
 	for name, path := range profiled {
 		entries, err := largest(ctx, path)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(w.options.Progress, "profile of %s while %s repeats, %s: %s; go tool pprof %s\n", name, a.name, e.rows[0].Name, strings.Join(entries, ", "), path)
-	}
-	if a.after != nil {
-		return a.after(ctx)
+		fmt.Fprintf(w.options.Progress, "profile of %s %s: %s; go tool pprof %s\n", name, when, strings.Join(entries, ", "), path)
 	}
 	return nil
 }
@@ -122,6 +136,15 @@ func seconds(d time.Duration) string { return strconv.Itoa(int(d.Seconds())) }
 
 func (w *world) profileOfManager(ctx context.Context, d time.Duration) ([]byte, error) {
 	return scrape(ctx, "http://"+w.profiles+"/debug/pprof/profile?seconds="+seconds(d))
+}
+
+// profileHeap keeps what a collection of garbage leaves.
+func (w *world) profileHeap(ctx context.Context, path string) error {
+	content, err := scrape(ctx, "http://"+w.profiles+"/debug/pprof/heap?gc=1")
+	if err != nil {
+		return err
+	}
+	return keep(path, content)
 }
 
 func (w *world) profileOfAPIServer(ctx context.Context, d time.Duration) ([]byte, error) {
@@ -156,7 +179,8 @@ func largest(ctx context.Context, path string) ([]string, error) {
 	return all, nil
 }
 
-// parseTop reads the total, which shows whether there are enough samples for a statement, and lines of flat, flat%, sum%, cum, cum% and name, below their header.
+// parseTop reads the total of a profile of processor time, which shows whether there are enough samples for a statement, and lines of flat, flat%, sum%, cum,
+// cum% and name, below their header.
 func parseTop(text, what string, cumulative bool) []string {
 	head, table, _ := strings.Cut(text, "cum%\n")
 	var entries []string
