@@ -24,11 +24,12 @@ const justNow = time.Second
 
 // poolsAround reads, live, the identity of each pool that can hold an address of a reservation. A list of all pools takes 80 ms, for which the node
 // and all its CNI calls wait: the API server brings its watch cache up to date ten times a second. So the cache names the pools, if it has just been
-// given one of them as it is live (docs/decisions/0300). Otherwise all pools are listed.
+// given one of them as it is live (docs/decisions/0300). Otherwise all pools of the namespace are listed, which need not be one that is configured.
 func (b *Backend) poolsAround(ctx context.Context, r ipam.Reservation) ([]metav1.ObjectMeta, error) {
 	var pools []metav1.ObjectMeta
+	namespace := keyOf(r.Name).Namespace
 	isAlive, since := false, b.options.Clock.Now().Add(-justNow)
-	for _, cached := range b.covering(keyOf(r.Name).Namespace, b.ReservationAddresses(r.Name)) {
+	for _, cached := range b.covering(namespace, b.ReservationAddresses(r.Name)) {
 		key := client.ObjectKeyFromObject(cached)
 		live := metadataOnly("IPPool", key)
 		if err := b.reader.Get(ctx, key, live); served.IsAbsent(err) {
@@ -41,7 +42,7 @@ func (b *Backend) poolsAround(ctx context.Context, r ipam.Reservation) ([]metav1
 		isAlive = isAlive || cached.UID == live.UID && cached.ResourceVersion == live.ResourceVersion && b.index.cameSince(poolName(key.Namespace, key.Name), since)
 	}
 	if !isAlive {
-		return b.listPools(ctx)
+		return b.listPoolsOf(ctx, namespace)
 	}
 	return pools, nil
 }

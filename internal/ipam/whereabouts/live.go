@@ -47,10 +47,14 @@ func (b *Backend) livePools(ctx context.Context) ([]metav1.ObjectMeta, error) {
 	return b.lists.get(ctx, b.listPools)
 }
 
-// listPools lists the metadata of all pools.
+// listPools lists the metadata of all pools of the configured namespaces.
 func (b *Backend) listPools(ctx context.Context) ([]metav1.ObjectMeta, error) {
+	return b.listPoolsOf(ctx, b.options.Namespaces...)
+}
+
+func (b *Backend) listPoolsOf(ctx context.Context, namespaces ...string) ([]metav1.ObjectMeta, error) {
 	var pools []metav1.ObjectMeta
-	for _, namespace := range b.options.Namespaces {
+	for _, namespace := range namespaces {
 		for list, err := range pages.Metadata(ctx, b.reader, wb.SchemeGroupVersion.WithKind("IPPool"), client.InNamespace(namespace)) {
 			if err != nil {
 				return nil, fmt.Errorf("listing the IPPools of namespace %s: %w", namespace, err)
