@@ -34,8 +34,7 @@ var heap = experiment{
 	needs:   needs{managerEnv: []string{"GOGC=20"}},
 	rows: []row{{
 		Row: page.Row{Name: "heap", Title: "live heap of the manager for each guarded pod with record and entry, while their number grows from 10,000 to 40,000", Unit: "KB",
-			Target: result.Target{Op: result.AtMost, Value: 2.5}, Limit: "By a profile of the heap (PROFILE=1) some 1.9 KB are what is kept of a pod, of which the type of the API without a text takes 1.3 KB, 0.8 KB what is decoded of its record, entry " +
-				"and reservation, 0.4 KB the indexes of the caches, and 0.4 KB what the controller of Nodes reads while garbage is collected."},
+			Target: result.Target{Op: result.AtMost, Value: 2.5}, Limit: "By a profile of the heap (PROFILE=1): 1.9 KB for a pod, of which the type of the API takes 1.3, 0.8 for record, entry and reservation, 0.4 for indexes, and 0.4 that a look at all Nodes reads."},
 		figure: func(turns map[string]result.Turn) float64 {
 			t := turns[guarded]
 			return (t.Values[liveAfter] - t.Values[liveBefore]) / float64(t.Operations) / 1000
