@@ -62,7 +62,7 @@ type Backend struct {
 	// pools is the cache of pools and, where the audit runs, of reservations; reserved are these by what they name.
 	pools    cache.Cache
 	reserved *reservedIndex
-	// poolStores are what the cache keeps the pools in, one for each namespace. They are complete before synced is set.
+	// poolStores are what the cache keeps the pools in, one for each namespace: all of them by when synced is set, and none after.
 	poolStores []toolscache.Store
 
 	// batcher gathers concurrent releases from one pool.

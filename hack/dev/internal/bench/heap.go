@@ -27,8 +27,8 @@ const (
 	liveBefore, liveAfter   = "liveBytesBefore", "liveBytesAfter"
 )
 
-// heap adds guarded pods that run, with an entry, a reservation and a record each, as many on each Node. The garbage collector of the manager works more often than in an
-// installation, so that what it found alive at last is close to what is alive.
+// heap adds guarded pods that run, with an entry, a reservation and a record each, as many on each Node. The garbage collector of the manager works more
+// often than in an installation, so that what it found alive at last is close to what is alive.
 var heap = experiment{
 	repeats: 3,
 	needs:   needs{managerEnv: []string{"GOGC=20"}},
