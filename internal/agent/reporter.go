@@ -89,9 +89,7 @@ func (r *reporter) reread(ctx context.Context, me self, isOlder bool) (*v1alpha1
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	object := &v1alpha1.GuardedNode{}
-	if err := r.client.Get(ctx, client.ObjectKey{Name: string(me.nodeUID)}, object); apierrors.IsNotFound(err) {
-		return nil, err
-	} else if err != nil {
+	if err := r.client.Get(ctx, client.ObjectKey{Name: string(me.nodeUID)}, object); err != nil {
 		return nil, r.failed(fmt.Errorf("reading the node's GuardedNode: %w", err))
 	}
 	r.nodeUID, r.checked, r.check = me.nodeUID, r.clock.Now(), min(max(2*r.check, firstCheck), lastCheck)

@@ -4,6 +4,7 @@ package agent
 
 import (
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -149,12 +150,42 @@ func TestAfterAConflictTheObjectIsReadLive(t *testing.T) {
 func TestADeletedGuardedNodeIsNotWritten(t *testing.T) {
 	b := queried(t)
 	failures := value(t, "holdfast_agent_write_failures_total")
-	b.api.guarded = nil // which the watch does not show yet
+	b.api.remove() // which the watch does not show yet
 	for range 3 {
 		b.round(t.Context())
 	}
 	if _, exists, _, _ := b.own.snapshot(); exists || b.api.tries != 1 || value(t, "holdfast_agent_write_failures_total") != failures {
 		t.Errorf("%d tries; treated as existing: %v", b.api.tries, exists)
+	}
+}
+
+// A read may find nothing though the object was there all the time, or is created again before the read: no event of the watch would show it.
+func TestAGuardedNodeThatAReadDoesNotFindIsListedAgain(t *testing.T) {
+	b := queried(t)
+	there := b.api.remove()
+	b.round(t.Context())
+	b.api.put(there)
+	b.clock.Step(firstRetry)
+	b.round(t.Context())
+	if got := next(t, b.api.watches); got != string(nodeUID) {
+		t.Fatalf("watches %q", got)
+	}
+	b.round(t.Context())
+	if len(b.api.written) != 1 || len(b.api.written[0].Responses) != 1 {
+		t.Errorf("written: %+v", b.api.written)
+	}
+	b.unfollow()
+	b.running.Wait()
+}
+
+func TestAResourceThatIsNotServedIsNoAbsentGuardedNode(t *testing.T) {
+	b := queried(t)
+	me, _ := b.identity.known()
+	seen := b.see(me)
+	b.api.fail = apierrors.NewGenericServerResponse(http.StatusNotFound, "get", guardedNodes, string(nodeUID), "404 page not found", 0, true)
+	err := b.checkStatus(t.Context(), seen, me)
+	if _, exists, _, _ := b.own.snapshot(); !exists || err == nil || !b.reporter.isWaiting() {
+		t.Errorf("treated as existing: %t; error %v; tried again after a while: %t", exists, err, b.reporter.isWaiting())
 	}
 }
 

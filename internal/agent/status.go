@@ -8,13 +8,13 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/handshake"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
 // writeStatus writes the status if it differs from that of the GuardedNode, outside of the back-off after a failure.
@@ -113,8 +113,10 @@ func (a *Agent) confirmAll(ctx context.Context, s *seen, next *v1alpha1.GuardedN
 func (a *Agent) checkStatus(ctx context.Context, s *seen, me self) error {
 	response := cmp.Or(s.node.Status.AllNodes, &v1alpha1.AllNodesResponse{})
 	live, err := a.reporter.reread(ctx, me, s.all != nil && s.all.Generation < response.Generation)
-	if apierrors.IsNotFound(err) {
-		return a.own.Replace(nil, "")
+	if served.IsAbsent(err) {
+		a.follow(ctx, "") // the next round begins another watch, with a list: this one would not show an object that was there all the time
+		a.poke()
+		return nil
 	}
 	if err != nil || live == nil || live.ResourceVersion == s.node.ResourceVersion {
 		return err

@@ -167,6 +167,21 @@ func (s *stubStatus) Update(_ context.Context, o client.Object, _ ...client.SubR
 	return nil
 }
 
+// remove deletes the GuardedNode, and gives what there was.
+func (s *stubAPI) remove() *v1alpha1.GuardedNode {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	there := s.guarded
+	s.guarded = nil
+	return there
+}
+
+func (s *stubAPI) put(object *v1alpha1.GuardedNode) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.guarded = object
+}
+
 // touch gives the GuardedNode another version.
 func (s *stubAPI) touch() {
 	s.version++
