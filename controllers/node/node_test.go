@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 )
 
 func count(writes []string, prefix string) int {
@@ -334,4 +335,15 @@ func TestAMachineIsGoneAlthoughItsSignsCannotBeRead(t *testing.T) {
 		w.is(node, "A gone")
 		w.began(time.Now().Add(-time.Hour), 4*soon) // one node holds up no other
 	})
+}
+
+// A forward step would end a persisted delay at once, and a suspended machine's time is not observed: neither moves Go's monotonic reading.
+func TestR3TheObservationIsTimedByTheWallClock(t *testing.T) {
+	r := newReconciler(nil, nil, clock.RealClock{}, Options{})
+	if now := r.clock.Now(); now != now.Round(0) {
+		t.Errorf("%v has a monotonic reading: a step of the clock would be no gap", now)
+	}
+	if since := r.clock.Since(time.Now().Round(0).Add(-time.Hour)); since < time.Hour {
+		t.Errorf("an hour ago is %v ago", since)
+	}
 }

@@ -143,7 +143,15 @@ func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) (*Lifecycle, 
 }
 
 func newReconciler(cached client.Client, live client.Reader, clk clock.PassiveClock, o Options) *reconciler {
-	r := &reconciler{client: cached, live: live, clock: clk, options: o, deleted: map[types.UID]bool{}, wrote: map[types.UID]write{}, looked: map[types.UID]time.Time{}}
+	r := &reconciler{client: cached, live: live, clock: wallClock{clk}, options: o, deleted: map[types.UID]bool{}, wrote: map[types.UID]write{}, looked: map[types.UID]time.Time{}}
 	r.lifecycle = newLifecycle(r)
 	return r
 }
+
+// wallClock has no monotonic reading, which a step of the machine's clock does not move and in which a suspended machine's time does not pass: delays are
+// persisted in wall time, so either has to show as a gap of the observation.
+type wallClock struct{ clock.PassiveClock }
+
+func (w wallClock) Now() time.Time { return w.PassiveClock.Now().Round(0) }
+
+func (w wallClock) Since(t time.Time) time.Duration { return w.Now().Sub(t) }
