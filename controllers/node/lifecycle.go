@@ -60,6 +60,14 @@ func (l *Lifecycle) Gone(ctx context.Context, node string, machines []v1alpha1.N
 	return gone, err
 }
 
+// ObservedSince is since when Nodes have been observed without a gap; now, while they are not (R3).
+func (l *Lifecycle) ObservedSince() time.Time {
+	if acquired := l.r.observing(); !acquired.IsZero() {
+		return acquired
+	}
+	return l.r.clock.Now()
+}
+
 // gone is since when the machines are gone by all objects, including those that only this process has.
 func (l *Lifecycle) gone(ctx context.Context, machines []v1alpha1.NodeIdentity, own ...v1alpha1.GuardedNode) (nodelife.Absence, error) {
 	cached, err := l.cached(ctx, machines)

@@ -146,6 +146,9 @@ func (r *Reconciler) observeClaimed(ctx context.Context, v *view, pools *livePoo
 		return err
 	}
 	of.Node = liveness.Node(ctx, r.live, v.record.Spec.NodeName)
+	if of.Node.Get().OutOfService {
+		of.ObservedSince = r.options.Machines.ObservedSince()
+	}
 	for _, e := range v.entries {
 		of.Held = append(of.Held, facts.Held{Entry: e, Attribution: v1alpha1.AttributionAgentSeen})
 	}

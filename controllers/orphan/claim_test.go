@@ -5,6 +5,7 @@ package orphan
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
@@ -92,6 +93,26 @@ func TestAClaimantIsQueriedAloneOnceEveryOtherNodeHasResponded(t *testing.T) {
 	record := s.advance()
 	if queried := s.queried(); record.Spec.NodeName != "node" || len(queried) != 1 || queried[0].NodeUID != "node-1" || queried[0].Purpose != v1alpha1.PurposeRelease {
 		t.Errorf("node %q with queries %+v, expected the claimant alone to be queried", record.Spec.NodeName, queried)
+	}
+}
+
+// What kept the manager from observing, as an API server that was away, kept the claimant's agent from responding.
+func TestR3AClaimantIsSilentFromTheObservationOn(t *testing.T) {
+	claimant, other := onepod.Node("node", "node-1", "m1"), onepod.Node("other", "node-2", "m2")
+	claimant.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+	claimant.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
+	s := newSearch(t, claimant, other)
+	s.queryAll()
+	s.claims(claimant, "")
+	s.acknowledges(claimant, 0)
+	s.acknowledges(other, 0)
+	s.advance()
+	s.machines.acquired = s.Clock.Now().Add(onepod.Settings.ReleaseDelay)
+	for _, want := range []int{0, 1} {
+		s.Clock.SetTime(s.Clock.Now().Add(onepod.Settings.ReleaseDelay + time.Second))
+		if released := s.look(); released != want {
+			t.Errorf("%d addresses are released, want %d", released, want)
+		}
 	}
 }
 

@@ -45,6 +45,9 @@ func (r *Reconciler) observe(ctx context.Context, uid types.UID, live bool) (*vi
 	if read := v.read(r.options); read.NeedsNode() {
 		v.node = liveness.Node(ctx, r.reader(live), v.nodeName())
 	}
+	if v.node.Get().OutOfService {
+		v.observedSince = r.options.ObservedSince()
+	}
 	v.twin, err = r.options.Liveness.Twin(ctx, v.record, v.node)
 	return v, err
 }
