@@ -172,6 +172,9 @@ func (k *reclaimer) lookCached(ctx context.Context) (due time.Duration, err erro
 	seen.nodes = release.Known(nodes)
 	seen.observedSince(known.Acquired, k.orphans.clock.Now())
 	before := k.reports.Swap(seen)
+	if before != nil {
+		k.feed.Add(withdrawn(before, seen)...)
+	}
 	k.countMissing(seen)
 	metrics.NodesSeen.WithLabelValues(metrics.NodeLive).Set(float64(len(known.Nodes)))
 	metrics.NodesSeen.WithLabelValues(metrics.NodeGone).Set(float64(len(nodes) - len(known.Nodes)))
@@ -179,6 +182,12 @@ func (k *reclaimer) lookCached(ctx context.Context) (due time.Duration, err erro
 		k.feed.Add(slices.Sorted(maps.Keys(seen.queries))...)
 	}
 	return k.goneDue(nodes), nil
+}
+
+// withdrawn are the sandboxes that are not queried any more. Their orphans may still wait: another client may have deleted the queries.
+func withdrawn(before, now *reports) []sandboxID {
+	ids := sets.KeySet(before.queries).Difference(sets.KeySet(now.queries))
+	return sets.List(ids)
 }
 
 // lookLive reads queries, responses, Nodes and GuardedNodes live, and releases the orphans that no node has or had; false while the Nodes are not

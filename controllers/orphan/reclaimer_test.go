@@ -302,6 +302,27 @@ func TestAQueryIsWithdrawnOnceNoRecordNeedsIt(t *testing.T) {
 	}
 }
 
+// An orphan that waits for a node only looks again when something changes: another client's deletion of the queries is such a change.
+func TestTheOrphanOfAQueryThatIsGoneIsLookedAtAgain(t *testing.T) {
+	s := newSearch(t, onepod.Node("node", "node-1", "m1"))
+	s.queryAll()
+	looksAt := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[sandboxID]())
+	t.Cleanup(looksAt.ShutDown)
+	if err := s.r.reclaimer.feed.Source(func(context.Context) {}).Start(t.Context(), looksAt); err != nil {
+		t.Fatal(err)
+	}
+	all := s.queries()
+	if err := s.Truth.Delete(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.r.reclaimer.lookCached(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if looksAt.Len() != 1 {
+		t.Errorf("%d orphans are looked at again, want 1", looksAt.Len())
+	}
+}
+
 func TestI1APodThatShowsTheAddressHoldsIt(t *testing.T) {
 	node := onepod.Node("node", "node-1", "m1")
 	for name, pod := range map[string]*corev1.Pod{"the pod of its name": onepod.PodOf("next", "10.0.0.5"), "a pod of its name that shows nothing yet": func() *corev1.Pod {
