@@ -42,7 +42,8 @@ func (w *world) apiServerArguments(n needs) (map[string]string, error) {
 		return nil, err
 	}
 	policy := filepath.Join(w.dir, "audit.yaml")
-	return map[string]string{"audit-policy-file": policy, "audit-log-path": w.auditLog()}, errors.Join(
+	arguments := map[string]string{"audit-policy-file": policy, "audit-log-path": w.auditLog(), "audit-log-maxsize": "10000"} // megabytes; a new file would not be counted
+	return arguments, errors.Join(
 		os.WriteFile(policy, []byte(auditPolicy), 0o600), os.WriteFile(w.auditLog(), nil, 0o600))
 }
 
