@@ -10,6 +10,12 @@ var (
 
 var nodeMutants = []mutant{
 	{
+		rule: "node: the observation is timed by the wall clock, in which delays are persisted (0304, R3)",
+		file: "controllers/node/setup.go",
+		old:  `clock: wallClock{clk},`,
+		new:  `clock: clk,`, by: inNode,
+	},
+	{
 		rule: "nodes: a machine that was replaced under its Node UID stays in the object (0170 R1)",
 		file: "internal/nodelife/next.go",
 		old:  `spec.Machines = slices.Insert(spec.Machines, 0, entryOf(entry, machine))`,

@@ -97,6 +97,24 @@ var queryMutants = []mutant{
 		new:  `live.nodeUID != live.nodeUID {`, by: inAgent,
 	},
 	{
+		rule: "orphans: the orphan of a query that another client deleted is looked at again (0304)",
+		file: "controllers/orphan/reclaimer.go",
+		old:  `k.feed.Add(withdrawn(before, seen)...)`,
+		new:  `_ = withdrawn(before, seen)`, by: inOrphans,
+	},
+	{
+		rule: "agent: a GuardedNode that a live read does not find is listed again (0304)",
+		file: "internal/agent/status.go",
+		old:  `a.follow(ctx, "") // the next`,
+		new:  `_ = a.own.Replace(nil, "") // the next`, by: inAgent,
+	},
+	{
+		rule: "agent: a resource that is not served shows nothing of the GuardedNode (0304)",
+		file: "internal/agent/status.go",
+		old:  `if served.IsAbsent(err) {`,
+		new:  `if served.IsAbsent(err) || err != nil {`, by: inAgent,
+	},
+	{
 		rule: "agent: a conflict has the GuardedNode read live (0292)",
 		file: "internal/agent/reporter.go",
 		old:  `r.checked = time.Time{} // the`,

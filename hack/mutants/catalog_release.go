@@ -47,6 +47,24 @@ var decisionMutants = []mutant{
 		new:  `func isOutOfService(node Node) bool { return node.OutOfService }`, by: inRelease,
 	},
 	{
+		rule: "NodeOutOfService: an agent is silent only from when the manager observes (0304, R3)",
+		file: "internal/release/agent.go",
+		old:  `	if o.ObservedSince.After(silent) {`,
+		new:  `	if false {`, by: inRelease,
+	},
+	{
+		rule: "NodeOutOfService: the controller of pods knows since when the manager observes (0304, R3)",
+		file: "controllers/pod/observe.go",
+		old:  `v.observedSince = r.options.ObservedSince()`,
+		new:  `v.observedSince = time.Time{}`, by: inPods,
+	},
+	{
+		rule: "NodeOutOfService: the controller of orphans knows since when the manager observes (0304, R3)",
+		file: "controllers/orphan/claim.go",
+		old:  `of.ObservedSince = r.options.Machines.ObservedSince()`,
+		new:  `of.ObservedSince = r.clock.Now().AddDate(-1, 0, 0)`, by: inOrphans,
+	},
+	{
 		rule: "NodeOutOfService: an agent's report that the sandbox is not gone wins over the taint (S1)",
 		file: "internal/release/agent.go",
 		old: `	case responded:
