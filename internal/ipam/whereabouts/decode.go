@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -34,15 +33,18 @@ type allocation struct {
 const (
 	// maxName is the longest name of an object, and the longest namespace and pod name in a record.
 	maxName = 253
-	// maxRuntimeID is the length of an ID of containerd and CRI-O.
-	maxRuntimeID = 64
+	// maxSandboxID leaves space for the prefix in the name of an orphan's record.
+	maxSandboxID = maxName - len(v1alpha1.OrphanPrefix)
 )
 
-// checkRecordable explains why no record could name the sandbox or the pod: an orphan's record has the sandbox in its own name, and the CRD's limits
-// (api/v1alpha1, IPAllocationSpec) count characters. An entry beyond them would be tried again and again.
+// checkRecordable explains why no record could name the sandbox or the pod: the CRD's limits (api/v1alpha1, SandboxRecord and
+// IPAllocationSpec) count characters. An entry beyond them would be tried again and again.
 func checkRecordable(sandboxID string, owner *ipam.PodRef) error {
-	if err := checkSandboxID(sandboxID); err != nil {
-		return err
+	if sandboxID == "" {
+		return errors.New("the sandbox ID is empty, expected that of a container runtime")
+	}
+	if n := utf8.RuneCountInString(sandboxID); n > maxSandboxID {
+		return fmt.Errorf("the sandbox ID has %d characters, expected %d at most", n, maxSandboxID)
 	}
 	if owner == nil {
 		return nil
@@ -52,21 +54,6 @@ func checkRecordable(sandboxID string, owner *ipam.PodRef) error {
 	}
 	if n := utf8.RuneCountInString(owner.Name); n > maxName {
 		return fmt.Errorf("the podref's name has %d characters, expected %d at most", n, maxName)
-	}
-	return nil
-}
-
-// checkSandboxID explains why no record's name can end with the ID. Those of container runtimes are recognized without the expression of the validation, because
-// all entries of a pool are read after each of its events.
-func checkSandboxID(id string) error {
-	switch {
-	case id == "":
-		return errors.New("the sandbox ID is empty, expected that of a container runtime")
-	case len(id) <= maxRuntimeID && strings.Trim(id, "0123456789abcdef") == "":
-		return nil
-	}
-	if problems := validation.IsDNS1123Subdomain(v1alpha1.OrphanPrefix + id); len(problems) > 0 {
-		return fmt.Errorf("the sandbox ID is %.80q, expected one that the name of a record can end with: %s", id, problems[0])
 	}
 	return nil
 }

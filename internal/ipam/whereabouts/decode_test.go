@@ -82,10 +82,11 @@ func TestAllocationsAreDecoded(t *testing.T) {
 			new(entryOf("p", "10.0.0.7", strings.Repeat("s", 246), "ns/web-0", "")), "",
 		},
 		"a sandbox ID that is too long for a record": {
-			"10.0.0.0/24", "7", wb.IPAllocation{ContainerID: strings.Repeat("s", 247), PodRef: "ns/web-0"}, nil, "must be no more than 253",
+			"10.0.0.0/24", "7", wb.IPAllocation{ContainerID: strings.Repeat("s", 247), PodRef: "ns/web-0"}, nil, "the sandbox ID has 247 characters",
 		},
-		"a sandbox ID that cannot be in the name of a record": {
-			"10.0.0.0/24", "7", wb.IPAllocation{ContainerID: "VM_1", PodRef: "ns/web-0"}, nil, `the sandbox ID is "VM_1"`,
+		"a sandbox ID in characters, not bytes": {
+			"10.0.0.0/24", "7", wb.IPAllocation{ContainerID: strings.Repeat("é", 246), PodRef: "ns/web-0"},
+			new(entryOf("p", "10.0.0.7", strings.Repeat("é", 246), "ns/web-0", "")), "",
 		},
 		"a namespace that is too long for a record": {"10.0.0.0/24", "7", with(strings.Repeat("n", 254) + "/web-0"), nil, "the podref's namespace has 254 characters"},
 		"a pod name that is too long for a record":  {"10.0.0.0/24", "7", with("ns/" + strings.Repeat("w", 254)), nil, "the podref's name has 254 characters"},
