@@ -102,7 +102,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	}
 	pods, err := pod.Setup(mgr, o.Clock, pod.Options{Backends: o.Backends, Evidence: o.Evidence, Settings: o.Settings, Queries: wanted, Rules: o.Rules,
 		Shadow: o.Shadow, Concurrency: o.Concurrency, LastRetry: o.LastRetry, SimulatedQueues: o.SimulatedQueues,
-		PoliciesSince: o.PoliciesSince, Witness: seen, Liveness: observer, Gone: nodes.Gone, ObservedSince: nodes.ObservedSince, Running: routes.queue()})
+		PoliciesSince: o.PoliciesSince, Witness: seen, Liveness: observer, Gone: nodes.Gone, ReachedSince: nodes.ReachedSince, Running: routes.queue()})
 	if err != nil {
 		return err
 	}

@@ -60,12 +60,14 @@ func (l *Lifecycle) Gone(ctx context.Context, node string, machines []v1alpha1.N
 	return gone, err
 }
 
-// ObservedSince is since when Nodes have been observed without a gap; now, while they are not (R3).
-func (l *Lifecycle) ObservedSince() time.Time {
-	if acquired := l.r.observing(); !acquired.IsZero() {
-		return acquired
+// ReachedSince is since when the API server has been reached without a gap; now, while it is not.
+func (l *Lifecycle) ReachedSince() time.Time {
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	if now := l.r.clock.Now(); now.Sub(l.r.reached).Abs() > maxGap {
+		return now
 	}
-	return l.r.clock.Now()
+	return l.r.reachedSince
 }
 
 // gone is since when the machines are gone by all objects, including those that only this process has.
@@ -107,7 +109,7 @@ func (l *Lifecycle) unseen(ctx context.Context, node string) (*unseen, v1alpha1.
 		if err != nil {
 			return nil, v1alpha1.GuardedNode{}, err
 		}
-		u.looked, u.object.Spec = now, nodelife.Next(&nodelife.Observation{UID: types.UID(u.object.Name), Spec: u.object.Spec, Kubelet: release.Known(kubelet),
+		u.looked, u.object.Spec = now.Round(0), nodelife.Next(&nodelife.Observation{UID: types.UID(u.object.Name), Spec: u.object.Spec, Kubelet: release.Known(kubelet),
 			Settings: l.r.options.Settings}, now)
 	}
 	return u, u.object, nil

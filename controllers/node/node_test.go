@@ -11,6 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/nodelife"
+	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
 )
 
 func count(writes []string, prefix string) int {
@@ -337,13 +342,50 @@ func TestAMachineIsGoneAlthoughItsSignsCannotBeRead(t *testing.T) {
 	})
 }
 
-// A forward step would end a persisted delay at once, and a suspended machine's time is not observed: neither moves Go's monotonic reading.
+// A forward step of the clock would end a persisted delay at once, and a suspended machine's time is not observed: neither moves Go's monotonic reading.
 func TestR3TheObservationIsTimedByTheWallClock(t *testing.T) {
-	r := newReconciler(nil, nil, clock.RealClock{}, Options{})
-	if now := r.clock.Now(); now != now.Round(0) {
-		t.Errorf("%v has a monotonic reading: a step of the clock would be no gap", now)
+	w := &world{T: t}
+	w.server = apiserver.New(apiserver.Options{}, kinds(t)...)
+	c, err := client.New(w.config("manager"), client.Options{Scheme: scheme(t), Mapper: w.server.Mapper()})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if since := r.clock.Since(time.Now().Round(0).Add(-time.Hour)); since < time.Hour {
-		t.Errorf("an hour ago is %v ago", since)
+	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
+		t.Fatal(err)
 	}
+	r := newReconciler(c, c, clock.RealClock{}, Options{Namespace: namespace, Watches: &Watches{}, Kubelet: w.kubelet})
+	if _, err := r.round(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	v := &view{Observation: nodelife.Observation{UID: "u", Spec: v1alpha1.GuardedNodeSpec{NodeName: "node",
+		Machines: []v1alpha1.GuardedMachine{{MachineID: "A", Gone: &v1alpha1.MachineGone{Since: metav1.Now()}}}}}}
+	r.next(t.Context(), v, time.Now())
+	for what, at := range map[string]time.Time{"the observation": r.acquired, "the last round": r.complete, "the last read": r.reached, "signs of the kubelet": v.looked} {
+		if at.IsZero() || at != at.Round(0) {
+			t.Errorf("%s: %v has a monotonic reading", what, at)
+		}
+	}
+}
+
+// An agent cannot respond while the API server is away. That another node's object cannot be written is no such time.
+func TestSinceWhenTheAPIServerIsReached(t *testing.T) {
+	play(t, func(w *world) {
+		began := time.Now()
+		w.set(func() { w.refuses = "guardednodes" })
+		w.register("node", "A")
+		w.pass(time.Hour)
+		if since := w.lifecycle.ReachedSince(); since.Sub(began) > time.Minute {
+			t.Errorf("reached since %s, want since the start at %s", since, began)
+		}
+		w.set(func() { w.refuses, w.unreadable = "", "leases" })
+		w.pass(maxGap + lookInterval)
+		if since := w.lifecycle.ReachedSince(); !since.Equal(time.Now()) {
+			t.Errorf("reached since %s, but it is not", since)
+		}
+		w.set(func() { w.unreadable = "" })
+		w.pass(lookInterval)
+		if since := w.lifecycle.ReachedSince(); time.Since(since) > lookInterval || time.Since(since) == 0 {
+			t.Errorf("reached since %s, want since the first round that read", since)
+		}
+	})
 }

@@ -97,7 +97,7 @@ func (r *reconciler) next(ctx context.Context, v *view, now time.Time) v1alpha1.
 	if r.acquired.After(last) {
 		last = r.acquired // no delay counts from before
 	}
-	v.looked, v.Kubelet, v.Unwatched = now, kubelet, !last.IsZero() && now.Sub(last).Abs() > maxGap
+	v.looked, v.Kubelet, v.Unwatched = now.Round(0), kubelet, !last.IsZero() && now.Sub(last).Abs() > maxGap
 	return nodelife.Next(&v.Observation, now)
 }
 

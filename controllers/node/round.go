@@ -27,7 +27,10 @@ import (
 
 // round begins the observation again if an event may have been missed, and queues unwritten objects. It is complete if there are none.
 func (r *reconciler) round(ctx context.Context) (reconcile.Result, error) {
-	began := r.clock.Now()
+	began := r.clock.Now().Round(0) // wall time, as delays are: a step of the clock, or a suspension, has to show as a gap
+	if err := r.reach(ctx, began); err != nil {
+		return reconcile.Result{}, err
+	}
 	if why := r.interruption(began); why != "" {
 		if err := r.writeLease(ctx, func(l *coordinationv1.LeaseSpec) {
 			l.AcquireTime, l.RenewTime = &metav1.MicroTime{Time: began}, nil
@@ -55,6 +58,22 @@ func (r *reconciler) round(ctx context.Context) (reconcile.Result, error) {
 		r.renewed = began
 	}
 	return reconcile.Result{RequeueAfter: lookInterval}, nil
+}
+
+// reach reads the API server live. An agent cannot respond while it is away.
+func (r *reconciler) reach(ctx context.Context, now time.Time) error {
+	var lease coordinationv1.Lease
+	key := types.NamespacedName{Namespace: r.options.Namespace, Name: v1alpha1.NodeObservationLease}
+	if err := r.live.Get(ctx, key, &lease); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading Lease %s: %w", key, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now.Sub(r.reached).Abs() > maxGap {
+		r.reachedSince = now
+	}
+	r.reached = now
+	return nil
 }
 
 // interruption says why a Node may have been created and deleted unseen since the observation began; empty if none can (R3, R10). A reason stands until

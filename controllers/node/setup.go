@@ -96,6 +96,8 @@ type reconciler struct {
 	// complete is when the last complete round began, and renewed when the Lease was last read. isWhole: this observation has had a complete round.
 	complete, renewed time.Time
 	isWhole           bool
+	// reached is when the API server was last read live, and reachedSince since when it was without a gap.
+	reached, reachedSince time.Time
 	// disputed: the Lease had the observation of another manager when it was last read.
 	disputed bool
 
@@ -143,15 +145,7 @@ func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) (*Lifecycle, 
 }
 
 func newReconciler(cached client.Client, live client.Reader, clk clock.PassiveClock, o Options) *reconciler {
-	r := &reconciler{client: cached, live: live, clock: wallClock{clk}, options: o, deleted: map[types.UID]bool{}, wrote: map[types.UID]write{}, looked: map[types.UID]time.Time{}}
+	r := &reconciler{client: cached, live: live, clock: clk, options: o, deleted: map[types.UID]bool{}, wrote: map[types.UID]write{}, looked: map[types.UID]time.Time{}}
 	r.lifecycle = newLifecycle(r)
 	return r
 }
-
-// wallClock has no monotonic reading, which a step of the machine's clock does not move and in which a suspended machine's time does not pass: delays are
-// persisted in wall time, so either has to show as a gap of the observation.
-type wallClock struct{ clock.PassiveClock }
-
-func (w wallClock) Now() time.Time { return w.PassiveClock.Now().Round(0) }
-
-func (w wallClock) Since(t time.Time) time.Duration { return w.Now().Sub(t) }

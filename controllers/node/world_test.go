@@ -77,17 +77,9 @@ func play(t *testing.T, test func(*world)) { playWith(t, &world{}, test) }
 
 func playWith(t *testing.T, w *world, test func(*world)) {
 	t.Helper()
-	kinds := apiserver.Natives()
-	for _, file := range []string{"guardednodes", "ipallocations"} {
-		kind, err := apiserver.CustomFromFile("../../config/crd/bases/holdfast.dev_" + file + ".yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		kinds = append(kinds, kind)
-	}
 	synctest.Test(t, func(t *testing.T) {
 		w.T, w.lease = t, map[string]time.Time{}
-		w.server = apiserver.New(apiserver.Options{OnChange: w.changed, Gate: w}, kinds...)
+		w.server = apiserver.New(apiserver.Options{OnChange: w.changed, Gate: w}, kinds(t)...)
 		var err error
 		if w.admin, err = client.New(w.config("admin"), client.Options{Scheme: scheme(t), Mapper: w.server.Mapper()}); err != nil {
 			t.Fatal(err)
@@ -97,6 +89,19 @@ func playWith(t *testing.T, w *world, test func(*world)) {
 		test(w)
 		w.stop()
 	})
+}
+
+func kinds(t *testing.T) []*apiserver.Kind {
+	t.Helper()
+	kinds := apiserver.Natives()
+	for _, file := range []string{"guardednodes", "ipallocations"} {
+		kind, err := apiserver.CustomFromFile("../../config/crd/bases/holdfast.dev_" + file + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds = append(kinds, kind)
+	}
+	return kinds
 }
 
 func scheme(t *testing.T) *runtime.Scheme {

@@ -147,7 +147,7 @@ func (r *Reconciler) observeClaimed(ctx context.Context, v *view, pools *livePoo
 	}
 	of.Node = liveness.Node(ctx, r.live, v.record.Spec.NodeName)
 	if of.Node.Get().OutOfService {
-		of.ObservedSince = r.options.Machines.ObservedSince()
+		of.ReachedSince = r.options.Machines.ReachedSince()
 	}
 	for _, e := range v.entries {
 		of.Held = append(of.Held, facts.Held{Entry: e, Attribution: v1alpha1.AttributionAgentSeen})

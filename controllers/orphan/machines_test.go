@@ -83,7 +83,7 @@ func (m *machinesOfTest) All(ctx context.Context, _ time.Time) (*nodelife.Lifecy
 	return l, err
 }
 
-func (m *machinesOfTest) ObservedSince() time.Time { return m.acquired }
+func (m *machinesOfTest) ReachedSince() time.Time { return m.acquired }
 
 func (m *machinesOfTest) Gone(ctx context.Context, node string, machines []v1alpha1.NodeIdentity) (nodelife.Absence, error) {
 	if len(machines) == 0 {

@@ -19,8 +19,8 @@ type Machines interface {
 	All(ctx context.Context, after time.Time) (*nodelife.Lifecycle, error)
 	// Gone is since when all of the given machines are gone; without machines, since when no Node has the name.
 	Gone(ctx context.Context, node string, machines []v1alpha1.NodeIdentity) (nodelife.Absence, error)
-	// ObservedSince is since when Nodes have been observed without a gap; now, while they are not.
-	ObservedSince() time.Time
+	// ReachedSince is since when the API server has been reached without a gap; now, while it is not.
+	ReachedSince() time.Time
 }
 
 // goneDue is the time until the delay of a machine without a Node is over, at most nodelife.LookInterval, because a delay may begin again; zero

@@ -80,8 +80,8 @@ type Options struct {
 	Liveness *liveness.Observer
 	// Gone is since when all of the given machines are gone; without machines, since when no Node has the name.
 	Gone func(ctx context.Context, node string, machines []v1alpha1.NodeIdentity) (nodelife.Absence, error)
-	// ObservedSince is since when Nodes have been observed without a gap; now, while they are not.
-	ObservedSince func() time.Time
+	// ReachedSince is since when the API server has been reached without a gap; now, while it is not.
+	ReachedSince func() time.Time
 	// Running is called once pods are reconciled.
 	Running func(context.Context)
 }

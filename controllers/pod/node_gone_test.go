@@ -30,10 +30,10 @@ type world struct {
 	*onepod.World
 	r *Reconciler
 	// absence is the absence by GuardedNodes; it begins at the first call of gone. goneUnread makes every call fail, and onGone is called after each.
-	absence       nodelife.Absence
-	goneUnread    error
-	onGone        func()
-	observedSince time.Time
+	absence      nodelife.Absence
+	goneUnread   error
+	onGone       func()
+	reachedSince time.Time
 	// node and machines are the arguments of the last call.
 	node     string
 	machines []v1alpha1.NodeIdentity
@@ -45,7 +45,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	w.Wants(wanted)
 	f := &world{World: w, onGone: func() {}}
 	f.r = New(w.Client, w.Live, w.Recorder, w.Clock, Options{Backends: []ipam.Backend{w.Pool}, Evidence: release.EvidenceKubelet, Settings: onepod.Settings, Queries: wanted,
-		PoliciesSince: w.PoliciesSince, Witness: witness.New(w.Clock), Liveness: liveness.New(w.Live, w.Clock, w.PoliciesSince), Gone: f.gone, ObservedSince: func() time.Time { return f.observedSince }})
+		PoliciesSince: w.PoliciesSince, Witness: witness.New(w.Clock), Liveness: liveness.New(w.Live, w.Clock, w.PoliciesSince), Gone: f.gone, ReachedSince: func() time.Time { return f.reachedSince }})
 	return f
 }
 

@@ -46,7 +46,7 @@ func (r *Reconciler) observe(ctx context.Context, uid types.UID, live bool) (*vi
 		v.node = liveness.Node(ctx, r.reader(live), v.nodeName())
 	}
 	if v.node.Get().OutOfService {
-		v.observedSince = r.options.ObservedSince()
+		v.reachedSince = r.options.ReachedSince()
 	}
 	v.twin, err = r.options.Liveness.Twin(ctx, v.record, v.node)
 	return v, err

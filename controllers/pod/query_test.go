@@ -92,14 +92,14 @@ func TestI5ARecordLosesNothingOfAPodThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestR3AnAgentIsSilentFromTheObservationOn: what kept the manager from observing, as an API server that was away, kept the agent from responding.
-func TestR3AnAgentIsSilentFromTheObservationOn(t *testing.T) {
+// TestI3AnAgentIsSilentOnlyWhileItCouldRespond: while the API server is away, it cannot.
+func TestI3AnAgentIsSilentOnlyWhileItCouldRespond(t *testing.T) {
 	tainted := notReady(onepod.Node("node", "node-1", "m1"))
 	tainted.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
 	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), tainted)
 	f.r.options.Evidence, f.Pool.Entries = release.EvidenceAgent, onepod.HeldByOld()
 	f.holdsUntil(0)
-	f.observedSince = onepod.Now.Add(onepod.Settings.ReleaseDelay)
+	f.reachedSince = onepod.Now.Add(onepod.Settings.ReleaseDelay)
 	f.holdsUntil(onepod.Settings.ReleaseDelay, 2*onepod.Settings.ReleaseDelay-time.Second)
 	f.releasesAfter(2 * onepod.Settings.ReleaseDelay)
 }

@@ -42,8 +42,8 @@ type view struct {
 	node    release.Fact[release.Node]
 	// policiesSince is since when policies refuse reports of a kubelet by other accounts; zero if they do not. It is only read with agents.
 	policiesSince time.Time
-	// observedSince is since when Nodes have been observed without a gap; only read for a node that is tainted out-of-service.
-	observedSince time.Time
+	// reachedSince is since when the API server has been reached without a gap; only read for a node that is tainted out-of-service.
+	reachedSince time.Time
 	// twin names another Node with the IDs of a machine that the live Node resembles; empty if there is none.
 	twin string
 	// gone is since when the machines of the pod, or the Node of its node's name, are gone; only read if needed.
@@ -104,5 +104,5 @@ func (v *view) observation(o Options) release.Observation {
 func (v *view) read(o Options) facts.Read {
 	return facts.Read{Evidence: o.Evidence, Settings: o.Settings, GuardsClusterNetwork: o.Rules.GuardClusterNetwork, UID: v.uid, Live: v.live,
 		Withholds: o.Shadow != nil && v.hasFinalizer(), Pod: v.podFact, Object: v.pod, Record: v.record, Held: v.held, HeldRead: v.heldRead, Unowned: v.unowned,
-		Queries: v.queries, Node: v.node, Gone: v.gone, PoliciesSince: v.policiesSince, ObservedSince: v.observedSince, Twin: v.twin}
+		Queries: v.queries, Node: v.node, Gone: v.gone, PoliciesSince: v.policiesSince, ReachedSince: v.reachedSince, Twin: v.twin}
 }

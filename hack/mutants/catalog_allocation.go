@@ -7,14 +7,6 @@ var inSlices = []string{"./controllers/slice"}
 // What repairs of reservations and the guard of node slices rest on, and the order in which what belongs to a pod is deleted.
 var allocationMutants = []mutant{
 	{
-		rule: "whereabouts: an entry that no orphan's record can name is a problem (0304)",
-		file: "internal/ipam/whereabouts/decode.go",
-		old: `len(problems) > 0 {
-		return fmt.Errorf("the sandbox ID`,
-		new: `len(problems) > 9 {
-		return fmt.Errorf("the sandbox ID`, by: inWhereabouts,
-	},
-	{
 		rule: "liveness: what carries the proof of the termination is deleted last",
 		file: "controllers/pod/controller.go",
 		old:  `		slices.Reverse(steps)`,

@@ -11,9 +11,29 @@ var (
 var nodeMutants = []mutant{
 	{
 		rule: "node: the observation is timed by the wall clock, in which delays are persisted (0304, R3)",
-		file: "controllers/node/setup.go",
-		old:  `clock: wallClock{clk},`,
-		new:  `clock: clk,`, by: inNode,
+		file: "controllers/node/round.go",
+		old:  `began := r.clock.Now().Round(0)`,
+		new:  `began := r.clock.Now()`, by: inNode,
+	},
+	{
+		rule: "node: signs of a kubelet are timed by the wall clock, in which delays are persisted (0304, R3)",
+		file: "controllers/node/reconcile.go",
+		old:  `v.Unwatched = now.Round(0), kubelet,`,
+		new:  `v.Unwatched = now, kubelet,`, by: inNode,
+	},
+	{
+		rule: "node: an API server that was away for minutes was out of reach for agents too (0304)",
+		file: "controllers/node/round.go",
+		old:  `	if now.Sub(r.reached).Abs() > maxGap {`,
+		new:  `	if r.reached.IsZero() {`, by: inNode,
+	},
+	{
+		rule: "node: an API server that cannot be read is not reached, though rounds go on from caches (0304)",
+		file: "controllers/node/round.go",
+		old: `client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading Lease`,
+		new: `client.IgnoreNotFound(err) != nil && false {
+		return fmt.Errorf("reading Lease`, by: inNode,
 	},
 	{
 		rule: "nodes: a machine that was replaced under its Node UID stays in the object (0170 R1)",

@@ -41,9 +41,9 @@ type Read struct {
 	Node release.Fact[release.Node]
 	// Gone is since when the GoneMachines, or the Node of the name, are gone.
 	Gone release.Fact[nodelife.Absence]
-	// PoliciesSince, ObservedSince and Twin are as in release.Observation.
-	PoliciesSince, ObservedSince time.Time
-	Twin                         string
+	// PoliciesSince, ReachedSince and Twin are as in release.Observation.
+	PoliciesSince, ReachedSince time.Time
+	Twin                        string
 }
 
 // Held is one IPAM entry of a pod UID, or a recorded address whose sandbox still has to be proven gone.
@@ -83,7 +83,7 @@ func (r *Read) endedEmpty() bool {
 func (r *Read) Observation() release.Observation {
 	o := release.Observation{
 		Evidence: r.Evidence, UID: r.UID, Live: r.Live, Withholds: r.Withholds, Recorded: r.recordsAll(), Pod: r.Pod, Last: Recorded(r.Record),
-		Sandboxes: r.sandboxes(), Node: r.Node, NodeGoneSince: release.Absent[time.Time](), Settings: r.Settings, PoliciesSince: r.PoliciesSince, ObservedSince: r.ObservedSince,
+		Sandboxes: r.sandboxes(), Node: r.Node, NodeGoneSince: release.Absent[time.Time](), Settings: r.Settings, PoliciesSince: r.PoliciesSince, ReachedSince: r.ReachedSince,
 		Twin: r.Twin, Any: r.Queries.About(v1alpha1.AnySandbox, r.Node.Get().NodeUID), NotResponding: r.Queries.NotResponding(r.Node.Get().NodeUID),
 	}
 	if r.Pod.IsKnown() {

@@ -106,8 +106,8 @@ func judgeOutOfService(o Observation, s *Sandbox, now time.Time) Decision {
 		return confirm(RowNodeOutOfService, s.ID, true) // while the node was Ready, a missing response was no evidence
 	}
 	silent := exchange.Query.Get().Time
-	if o.ObservedSince.After(silent) {
-		silent = o.ObservedSince
+	if o.ReachedSince.After(silent) {
+		silent = o.ReachedSince
 	}
 	if left := remaining(silent, o.Settings.ReleaseDelay, now); left > 0 {
 		return wait(RowNodeOutOfService, v1alpha1.ReasonAwaitingNodeResponse, left,

@@ -79,8 +79,8 @@ func TestDecideWithAgents(t *testing.T) {
 			want{RowNodeOutOfService, Wait, v1alpha1.ReasonAwaitingNodeResponse, 2 * time.Minute}},
 		"NodeOutOfService: and then releases": {
 			terminating(agent, outOfService, one(queried(newQuery(madeLongAgo, underTaint), Absent[Response]()))), want{RowNodeOutOfService, Release, v1alpha1.ReasonNodeOutOfService, 0}},
-		"NodeOutOfService: but not while the manager could not observe either": {
-			terminating(agent, outOfService, func(o *Observation) { o.ObservedSince = now.Add(-time.Minute) }, one(queried(newQuery(madeLongAgo, underTaint), Absent[Response]()))),
+		"NodeOutOfService: but not before the API server could be reached for as long": {
+			terminating(agent, outOfService, func(o *Observation) { o.ReachedSince = now.Add(-time.Minute) }, one(queried(newQuery(madeLongAgo, underTaint), Absent[Response]()))),
 			want{RowNodeOutOfService, Wait, v1alpha1.ReasonAwaitingNodeResponse, 2 * time.Minute}},
 		"NodeOutOfService: a response to an earlier query is none": {
 			terminating(agent, outOfService, one(queried(newQuery(madeLongAgo, underTaint), Known(responded(alive, func(r *Response) { r.Epoch-- }))))), want{RowNodeOutOfService, Release, v1alpha1.ReasonNodeOutOfService, 0}},

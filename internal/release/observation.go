@@ -53,9 +53,9 @@ type Observation struct {
 	// PoliciesSince is since when admission policies refuse reports of a kubelet by other accounts; zero if they are not in force. It is only used
 	// with EvidenceAgent.
 	PoliciesSince time.Time
-	// ObservedSince is since when the manager has observed Nodes without a gap; zero where that does not matter. An agent that does not respond is heard
-	// only from then on: what kept the manager from observing may have kept the agent from responding.
-	ObservedSince time.Time
+	// ReachedSince is since when the manager has reached the API server without a gap; zero where that does not matter. Before that an agent may
+	// not have been able to respond.
+	ReachedSince time.Time
 	// Twin names another Node with the machine ID and system UUID of a machine that the Node resembles; empty if there is none.
 	Twin string
 	// SignOfLife is what last restarted NodeGoneSince, for the message; empty if nothing did.
