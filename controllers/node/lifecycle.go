@@ -60,12 +60,12 @@ func (l *Lifecycle) Gone(ctx context.Context, node string, machines []v1alpha1.N
 	return gone, err
 }
 
-// ReachedSince is since when the API server has been reached without a gap; now, while it is not.
+// ReachedSince is since when the API server has been reached without a gap; while it is not, a time to come.
 func (l *Lifecycle) ReachedSince() time.Time {
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
 	if now := l.r.clock.Now(); now.Sub(l.r.reached).Abs() > maxGap {
-		return now
+		return now.Add(nodelife.ConfirmAgain) // not over, also with a delay of zero
 	}
 	return l.r.reachedSince
 }

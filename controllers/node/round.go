@@ -69,8 +69,8 @@ func (r *reconciler) reach(ctx context.Context, now time.Time) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if now.Sub(r.reached).Abs() > maxGap {
-		r.reachedSince = now
+	if read := r.clock.Now().Round(0); read.Sub(r.reached).Abs() > maxGap {
+		r.reachedSince = read
 	}
 	r.reached = now
 	return nil

@@ -19,7 +19,7 @@ type Machines interface {
 	All(ctx context.Context, after time.Time) (*nodelife.Lifecycle, error)
 	// Gone is since when all of the given machines are gone; without machines, since when no Node has the name.
 	Gone(ctx context.Context, node string, machines []v1alpha1.NodeIdentity) (nodelife.Absence, error)
-	// ReachedSince is since when the API server has been reached without a gap; now, while it is not.
+	// ReachedSince is since when the API server has been reached without a gap; while it is not, a time to come.
 	ReachedSince() time.Time
 }
 

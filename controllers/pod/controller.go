@@ -80,7 +80,7 @@ type Options struct {
 	Liveness *liveness.Observer
 	// Gone is since when all of the given machines are gone; without machines, since when no Node has the name.
 	Gone func(ctx context.Context, node string, machines []v1alpha1.NodeIdentity) (nodelife.Absence, error)
-	// ReachedSince is since when the API server has been reached without a gap; now, while it is not.
+	// ReachedSince is since when the API server has been reached without a gap; while it is not, a time to come.
 	ReachedSince func() time.Time
 	// Running is called once pods are reconciled.
 	Running func(context.Context)

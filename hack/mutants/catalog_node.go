@@ -24,8 +24,8 @@ var nodeMutants = []mutant{
 	{
 		rule: "node: an API server that was away for minutes was out of reach for agents too (0304)",
 		file: "controllers/node/round.go",
-		old:  `	if now.Sub(r.reached).Abs() > maxGap {`,
-		new:  `	if r.reached.IsZero() {`, by: inNode,
+		old:  `read.Sub(r.reached).Abs() > maxGap {`,
+		new:  `r.reached.IsZero() {`, by: inNode,
 	},
 	{
 		rule: "node: an API server that cannot be read is not reached, though rounds go on from caches (0304)",

@@ -38,8 +38,9 @@
 //	                                                                 DoNotRelease: Wait(SandboxRunning)
 //	NodeReplaced              another machine has the node's name    as NodeDeleted, with Wait(NodeReplaced)
 //	NodeOutOfService          the node is tainted out-of-service     kubelet: Release(NodeOutOfService); no entries: Unprotect
-//	                          and not Ready                          agent: Confirm with OutOfService; no response for ReleaseDelay, or
-//	                                                                 ReadyForRelease: Release; DoNotRelease: Wait(SandboxRunning)
+//	                          and not Ready                          agent: Confirm with OutOfService; no response for ReleaseDelay since
+//	                                                                 ReachedSince, or ReadyForRelease: Release; DoNotRelease:
+//	                                                                 Wait(SandboxRunning)
 //	TerminatedAfterDeletion   its own kubelet reported termination   agent: as AwaitRuntimeReport, without GracePeriod
 //	                          after the deletion, entries remain     kubelet: Release: sandboxes that network-status shows; others once
 //	                                                                 unchanged for SandboxCreationMax

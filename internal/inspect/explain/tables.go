@@ -33,7 +33,7 @@ func (f *Facts) notes(e *Explanation, d release.Decision) []string {
 		note("The name belongs to another pod now, UID %s; it is not this one.", f.SameName.UID)
 	}
 	if e.LastReason != "" && e.Held {
-		note("The manager said %s last; these facts say %s. It is behind by a moment, or does not run: see kubectl holdfast doctor.", e.LastReason, d.Reason)
+		note("The manager said %s last; these facts say %s. It is behind by a moment, counts a delay again since it started, or does not run: see kubectl holdfast doctor.", e.LastReason, d.Reason)
 	}
 	if pod := f.pod(); pod != nil && pod.DeletionTimestamp != nil && facts.Ending(f.podFact(), f.Record) == release.EndingCompleted {
 		note("A manager that observed the deletion before the termination accepts the kubelet's report and releases earlier; the pod object alone does not show this.")
