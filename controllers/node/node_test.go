@@ -354,8 +354,8 @@ func TestR3TheObservationIsTimedByTheWallClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newReconciler(c, c, clock.RealClock{}, Options{Namespace: namespace, Watches: &Watches{}, Kubelet: w.kubelet})
-	if _, err := r.round(t.Context()); err != nil {
-		t.Fatal(err)
+	if result, err := r.Reconcile(t.Context(), request{}); err != nil || result.Priority == nil || *result.Priority <= 0 {
+		t.Fatalf("a round gives %+v, %v, want that the next one comes before the objects", result, err)
 	}
 	v := &view{Observation: nodelife.Observation{UID: "u", Spec: v1alpha1.GuardedNodeSpec{NodeName: "node",
 		Machines: []v1alpha1.GuardedMachine{{MachineID: "A", Gone: &v1alpha1.MachineGone{Since: metav1.Now()}}}}}}

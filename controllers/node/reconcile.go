@@ -45,7 +45,9 @@ type view struct {
 // Reconcile updates the object of one Node UID, or makes a round.
 func (r *reconciler) Reconcile(ctx context.Context, q request) (reconcile.Result, error) {
 	if q.UID == "" {
-		return r.round(ctx)
+		result, err := r.round(ctx)
+		result.Priority = new(1) // a thousand objects of deleted Nodes before it would be a gap of the observation, again and again
+		return result, err
 	}
 	v, err := r.observe(ctx, q.UID)
 	if err != nil {
