@@ -97,7 +97,7 @@ func TestAClaimantIsQueriedAloneOnceEveryOtherNodeHasResponded(t *testing.T) {
 }
 
 // While the API server is away, the claimant's agent cannot respond.
-func TestI3AClaimantIsSilentOnlyWhileItCouldRespond(t *testing.T) {
+func TestI3AMissingResponseOfAClaimantCountsOnlyWhileOneCouldArrive(t *testing.T) {
 	claimant, other := onepod.Node("node", "node-1", "m1"), onepod.Node("other", "node-2", "m2")
 	claimant.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
 	claimant.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}

@@ -186,8 +186,7 @@ func (k *reclaimer) lookCached(ctx context.Context) (due time.Duration, err erro
 
 // withdrawn are the sandboxes that are not queried any more. Their orphans may still wait: another client may have deleted the queries.
 func withdrawn(before, now *reports) []sandboxID {
-	ids := sets.KeySet(before.queries).Difference(sets.KeySet(now.queries))
-	return sets.List(ids)
+	return sets.List(sets.KeySet(before.queries).Difference(sets.KeySet(now.queries)))
 }
 
 // lookLive reads queries, responses, Nodes and GuardedNodes live, and releases the orphans that no node has or had; false while the Nodes are not

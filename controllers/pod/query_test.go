@@ -92,8 +92,8 @@ func TestI5ARecordLosesNothingOfAPodThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestI3AnAgentIsSilentOnlyWhileItCouldRespond: while the API server is away, it cannot.
-func TestI3AnAgentIsSilentOnlyWhileItCouldRespond(t *testing.T) {
+// TestI3AMissingResponseCountsOnlyWhileOneCouldArrive: while the API server is away, none can.
+func TestI3AMissingResponseCountsOnlyWhileOneCouldArrive(t *testing.T) {
 	tainted := notReady(onepod.Node("node", "node-1", "m1"))
 	tainted.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
 	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), tainted)

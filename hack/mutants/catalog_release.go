@@ -47,9 +47,9 @@ var decisionMutants = []mutant{
 		new:  `func isOutOfService(node Node) bool { return node.OutOfService }`, by: inRelease,
 	},
 	{
-		rule: "NodeOutOfService: an agent is silent only from when the API server is reached (0304, R3)",
+		rule: "NodeOutOfService: a missing response counts only from when the API server is reached (0304, R3)",
 		file: "internal/release/agent.go",
-		old:  `	if o.ReachedSince.After(silent) {`,
+		old:  `	if o.ReachedSince.After(since) {`,
 		new:  `	if false {`, by: inRelease,
 	},
 	{

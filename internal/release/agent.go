@@ -105,11 +105,11 @@ func judgeOutOfService(o Observation, s *Sandbox, now time.Time) Decision {
 	case exchange.Query.Get().Time.Before(node.ReadySince) && !node.ReadySince.After(now):
 		return confirm(RowNodeOutOfService, s.ID, true) // while the node was Ready, a missing response was no evidence
 	}
-	silent := exchange.Query.Get().Time
-	if o.ReachedSince.After(silent) {
-		silent = o.ReachedSince
+	since := exchange.Query.Get().Time
+	if o.ReachedSince.After(since) {
+		since = o.ReachedSince
 	}
-	if left := remaining(silent, o.Settings.ReleaseDelay, now); left > 0 {
+	if left := remaining(since, o.Settings.ReleaseDelay, now); left > 0 {
 		return wait(RowNodeOutOfService, v1alpha1.ReasonAwaitingNodeResponse, left,
 			"the node is tainted out-of-service and not Ready; sandbox %s is held until its agent, queried once more, has not responded for %s",
 			s.ID, o.Settings.ReleaseDelay)

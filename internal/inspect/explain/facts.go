@@ -100,8 +100,8 @@ func (f *Facts) read(e entries) *facts.Read {
 	return read
 }
 
-// observation is what was read, in the terms of the decision table. Since when Nodes are observed and the API server is reached, and the delay of a pod without a recorded
-// machine, only the manager knows.
+// observation is what was read, in the terms of the decision table. Since when Nodes are observed and the API server is
+// reached, and the delay of a pod without a recorded machine, only the manager knows.
 func (f *Facts) observation(e entries, now time.Time) release.Observation {
 	read := f.read(e)
 	read.Gone = release.Absent[nodelife.Absence]()
