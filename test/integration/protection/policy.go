@@ -11,6 +11,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/holdfast-dev/holdfast/internal/kubeversion"
 	"github.com/holdfast-dev/holdfast/internal/protection"
@@ -33,6 +36,18 @@ var _ = suite.Describe("The protection policy", fixture.Needs(kubeversion.Mutati
 		created, _ := create(ctx, c.pod)
 		expectProtection(c.pod, created, c.policy)
 	}, cases())
+
+	It("protects a pod whose list of finalizers and whose labels are empty", func(ctx context.Context) {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(newPod(naming("blue")))
+		Expect(err).NotTo(HaveOccurred())
+		pod := &unstructured.Unstructured{Object: content}
+		pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+		Expect(unstructured.SetNestedSlice(content, []any{}, "metadata", "finalizers")).To(Succeed())
+		Expect(unstructured.SetNestedMap(content, map[string]any{}, "metadata", "labels")).To(Succeed())
+		Expect(admin.Create(ctx, pod)).To(Succeed())
+		Expect(pod.GetFinalizers()).To(Equal([]string{finalizer}))
+		Expect(pod.GetLabels()).To(Equal(map[string]string{guardedLabel: "true"}))
+	})
 
 	It("spares the webhook the pods that it protects", func(ctx context.Context) {
 		replica.start(protection.Rules{})

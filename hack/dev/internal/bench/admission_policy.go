@@ -24,7 +24,7 @@ var admissionPolicy = experiment{
 	slices:  4,
 	rows: []row{{
 		Row: page.Row{Name: "admission-policy", Title: "creation, saturated, with the admission policy variant", Against: "null webhook", Unit: ratio,
-			Target: result.Target{Op: result.AtLeast, Value: 1}, Limit: "The API server applies the policy by server-side apply, on the processors that it creates pods with."},
+			Target: result.Target{Op: result.AtLeast, Value: 1}, Limit: "The API server evaluates the policy on the processors that it creates pods with."},
 		figure: throughput(ours, null),
 	}},
 	prepare: func(ctx context.Context, w *world) ([]arm, error) {
