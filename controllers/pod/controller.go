@@ -137,6 +137,9 @@ func (r *Reconciler) apply(ctx context.Context, seen *view, decision release.Dec
 	if decision.Readdress {
 		return true, result, r.readdress(ctx, seen)
 	}
+	if !seen.live && seen.withdrawsReports(decision) {
+		return true, result, nil
+	}
 	r.withdraw(seen, func(q facts.QueryKey) bool { return seen.isVoid(decision, q) })
 	var unlabeled error
 	if seen.lostLabel && decision.Action != release.Unprotect {

@@ -211,6 +211,37 @@ func TestR11ALivePassReadsTheReportThatTheCacheLacks(t *testing.T) {
 	}
 }
 
+// TestR11ACacheThatShowsThePodAliveWithdrawsNoReport: once the Node is deleted, no agent can be queried again.
+func TestR11ACacheThatShowsThePodAliveWithdrawsNoReport(t *testing.T) {
+	guarded := onepod.Gone()
+	guarded.Status.Responses[0].Verdict = v1alpha1.VerdictDoNotRelease
+	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()), guarded)
+	f.r.options.Evidence = release.EvidenceAgent
+	late := true
+	f.r.client = interceptor.NewClient(f.Truth, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+		err := c.Get(ctx, key, into, opts...)
+		if pod, isPod := into.(*corev1.Pod); isPod && late && err == nil {
+			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = nil, nil
+		}
+		return err
+	}, List: func(ctx context.Context, c client.WithWatch, into client.ObjectList, opts ...client.ListOption) error {
+		err := c.List(ctx, into, opts...)
+		if pods, arePods := into.(*corev1.PodList); arePods && late {
+			for i := range pods.Items {
+				pods.Items[i].DeletionTimestamp, pods.Items[i].DeletionGracePeriodSeconds = nil, nil
+			}
+		}
+		return err
+	}})
+	f.holdsUntil(0)
+	f.WriteQueries()
+	if left := f.QueriesAbout("old"); len(left) != 1 {
+		t.Fatalf("queries that stand: %v; expected the one whose response holds the address", left)
+	}
+	late = false
+	f.holdsUntil(onepod.NodeGoneDelay, 2*onepod.NodeGoneDelay)
+}
+
 // TestR11APassThatCannotReadAReportReleasesNothing: the delay of a machine is over, and its GuardedNode cannot be read.
 func TestR11APassThatCannotReadAReportReleasesNothing(t *testing.T) {
 	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))

@@ -78,7 +78,11 @@ func podEvents(cached client.Reader) handler.TypedFuncs[*corev1.Pod, types.UID] 
 		},
 		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Pod], q uidQueue) {
 			q.Add(e.ObjectNew.UID)
-			if facts.ShowsOthers(e.ObjectOld, e.ObjectNew) {
+			replaced := e.ObjectOld.UID != e.ObjectNew.UID // by a list after a lost watch, which reports no deletion
+			if replaced {
+				q.Add(e.ObjectOld.UID)
+			}
+			if replaced || facts.ShowsOthers(e.ObjectOld, e.ObjectNew) {
 				wakeOfName(ctx, e.ObjectNew, q)
 			}
 		},

@@ -58,6 +58,12 @@ func TestTheOldestHoldOfEachReason(t *testing.T) {
 	if diff := cmp.Diff(want, seen.OldestHolds()); diff != "" {
 		t.Errorf("after the pod went (-want +got):\n%s", diff)
 	}
+
+	events.OnUpdate(waiting("c", now.Add(-time.Second), v1alpha1.ReasonConflict), waiting("next of its name", time.Time{}, ""))
+	delete(want, "Conflict")
+	if diff := cmp.Diff(want, seen.OldestHolds()); diff != "" {
+		t.Errorf("after a list had the next pod of the name in the place of one (-want +got):\n%s", diff)
+	}
 }
 
 // A hold is read from the condition, so the cache has to keep it.
