@@ -136,9 +136,9 @@ func TestConsent(t *testing.T) {
 			o := &options{}
 			o.In, o.ErrOut = strings.NewReader(tc.typed), &bytes.Buffer{}
 			r := &releaseOptions{options: o, confirm: tc.confirm}
-			err := r.consent(t.Context(), "10.0.0.1", "the address")
-			if (err == nil) != tc.want {
-				t.Fatalf("error %v", err)
+			asked, err := r.consent(t.Context(), "10.0.0.1", "the address")
+			if (err == nil) != tc.want || asked != (tc.confirm == "") {
+				t.Fatalf("asked %t, error %v", asked, err)
 			}
 			var refused *refusedError
 			if err != nil && !errors.As(err, &refused) {

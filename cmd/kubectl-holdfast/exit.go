@@ -26,12 +26,12 @@ const exitCodes = `Exit codes:
   2  found something: a pod is held, a contradiction, a check that failed
   3  the time-out is over
   4  stopped by a signal
-  5  refused: it was not safe, or there was no consent; nothing was changed`
+  5  refused: it was not safe, or there was no consent; no address was released, no finalizer removed`
 
 // errAttention ends a command of which the report shows everything.
 var errAttention = errors.New("something was found that needs a look")
 
-// A refusedError is why nothing was changed.
+// A refusedError is why no address was released, and no finalizer removed.
 type refusedError struct{ why string }
 
 func (e *refusedError) Error() string { return e.why }

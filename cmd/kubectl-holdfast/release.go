@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strconv"
 	"strings"
 
@@ -139,7 +140,7 @@ func (r *releaseOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return r.one(ctx, c, facts, backend)
+	return r.one(ctx, c, ip, facts, backend)
 }
 
 // refuseWithout refuses where Holdfast is not installed.
@@ -148,7 +149,7 @@ func refuseWithout() error {
 }
 
 // one releases a single entry.
-func (r *releaseOptions) one(ctx context.Context, c *collect.Cluster, facts *byhand.Facts, backend ipam.Auditable) error {
+func (r *releaseOptions) one(ctx context.Context, c *collect.Cluster, ip netip.Addr, facts *byhand.Facts, backend ipam.Auditable) error {
 	found := byhand.Judge(facts, r.now())
 	if err := r.print(found); err != nil {
 		return err
@@ -162,8 +163,14 @@ func (r *releaseOptions) one(ctx context.Context, c *collect.Cluster, facts *byh
 	if err != nil {
 		return err
 	}
-	if err := r.consent(ctx, found.Entry.Address, "the address"); err != nil {
+	asked, err := r.consent(ctx, found.Entry.Address, "the address")
+	if err != nil {
 		return err
+	}
+	if asked {
+		if err := r.lookAgain(ctx, c, ip, found); err != nil {
+			return err
+		}
 	}
 	about := backend.PoolReference(found.Entry.Pool)
 	if facts.Owner != nil && facts.Owner.Record != nil {
@@ -174,6 +181,18 @@ func (r *releaseOptions) one(ctx context.Context, c *collect.Cluster, facts *byh
 		fmt.Fprintf(r.Out, "Its pod is still there, and held for its own end: kubectl holdfast explain pod/%s -n %s\n", facts.Owner.Ref.Name, facts.Owner.Ref.Namespace)
 	}
 	return err
+}
+
+// lookAgain refuses where something speaks against the release by now that was not shown: a prompt may stand for hours.
+func (r *releaseOptions) lookAgain(ctx context.Context, c *collect.Cluster, ip netip.Addr, shown *byhand.Case) error {
+	facts, _, err := c.ByHand(ctx, ip, r.pool, r.sandbox)
+	if err != nil {
+		return err
+	}
+	if news := shown.News(byhand.Judge(facts, r.now()), r.force); len(news) > 0 {
+		return refuse("meanwhile this came to speak against it: %s. Nothing was changed; run it again", strings.Join(news, "; "))
+	}
+	return nil
 }
 
 // overridden are the objections that --force overrides; without it they are a refusal.
@@ -229,30 +248,31 @@ func (r *releaseOptions) release(ctx context.Context, c *collect.Cluster, backen
 	return nil
 }
 
-// releaseFailure separates a refusal, after which nothing has changed, from a failure after which the command can be run again.
+// releaseFailure separates a refusal, after which the entry stands, from a failure after which the command can be run again.
 func releaseFailure(failure error) error {
 	switch {
 	case errors.Is(failure, ipam.ErrChanged):
 		return refuse("%v", failure)
 	case apierrors.IsForbidden(failure):
-		return refuse("%v; nothing was released. Where admission refuses it (unsafeReleases.mode: Deny), --as-manager is for users who may impersonate the manager", failure)
+		return refuse("%v; nothing was released, though the entry may have the tombstone of its record by now, which keeps it from every pod. "+
+			"Where admission refuses it (unsafeReleases.mode: Deny), --as-manager is for users who may impersonate the manager", failure)
 	}
 	return fmt.Errorf("%w; run it again: it goes on where it was", failure)
 }
 
-// consent wants a text typed once more, or with --confirm.
-func (r *releaseOptions) consent(ctx context.Context, text, what string) error {
+// consent wants a text typed once more, or with --confirm. It reports whether it waited for a person.
+func (r *releaseOptions) consent(ctx context.Context, text, what string) (asked bool, err error) {
 	if r.confirm != "" {
 		if r.confirm != text {
-			return refuse("--confirm is %q: expected %s, %s. Nothing was changed", r.confirm, what, text)
+			return false, refuse("--confirm is %q: expected %s, %s. Nothing was changed", r.confirm, what, text)
 		}
-		return nil
+		return false, nil
 	}
 	typed, err := removal.Ask(ctx, r.In, r.ErrOut, fmt.Sprintf("What is released can be handed out at once. To go on, type %s (%s): ", what, text))
 	if err == nil && typed != text {
-		return refuse("nothing was changed: it goes on only after %s was typed, or with --confirm %s", what, text)
+		return true, refuse("nothing was changed: it goes on only after %s was typed, or with --confirm %s", what, text)
 	}
-	return err
+	return true, err
 }
 
 // fromReports releases what two reports and a third audit agree on.
@@ -281,17 +301,53 @@ func (r *releaseOptions) fromReports(ctx context.Context, c *collect.Cluster, fi
 	if err != nil || len(standing) == 0 || r.dryRun {
 		return err
 	}
-	if err := r.consent(ctx, strconv.Itoa(len(standing)), "the number of entries"); err != nil {
+	asked, err := r.consent(ctx, strconv.Itoa(len(standing)), "the number of entries")
+	if err != nil {
 		return err
 	}
-	var failures []error
-	for i := range standing {
-		record, about := recordOf(facts, backend, &standing[i])
-		if err := r.release(ctx, c, backend, &standing[i], record, about, nil); err != nil {
-			failures = append(failures, fmt.Errorf("%s of pool %s: %w", standing[i].Address, standing[i].Pool, err))
+	if asked { // a prompt may stand for hours
+		if facts, backend, err = r.auditNow(ctx, c); err != nil {
+			return err
 		}
 	}
-	return errors.Join(failures...)
+	now := audit.Audit(facts)
+	var failures []error
+	for i := range standing {
+		e := &standing[i]
+		err := stillLeaked(now, e)
+		if err == nil {
+			record, about := recordOf(facts, backend, e)
+			err = r.release(ctx, c, backend, e, record, about, nil)
+		}
+		if err != nil {
+			failures = append(failures, fmt.Errorf("%s of pool %s: %w", e.Address, e.Pool, err))
+		}
+	}
+	return failedOf(len(standing), failures)
+}
+
+func stillLeaked(now *audit.Report, e *audit.Entry) error {
+	if still, why := now.Still(*e); !still {
+		return refuse("%s", why)
+	}
+	return nil
+}
+
+// failedOf is the failure of a release of many entries. It is a refusal, after which nothing was released, only where each of them was refused.
+func failedOf(entries int, failures []error) error {
+	var told []error
+	refused := 0
+	for _, err := range failures {
+		if _, is := errors.AsType[*refusedError](err); is {
+			refused++
+			err = errors.New(err.Error())
+		}
+		told = append(told, err)
+	}
+	if len(failures) == 0 || refused == entries {
+		return errors.Join(failures...)
+	}
+	return fmt.Errorf("%d of %d entries were released; the others were not: %w", entries-len(failures), entries, errors.Join(told...))
 }
 
 // auditNow reads the facts of the third audit, for which there have to be records.

@@ -4,14 +4,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -33,11 +30,13 @@ reason). Then each entry of the pod gets the tombstone of its record, so that no
 name gets the address. Nothing else is done, unless with --force, if that fails, and while the
 kubelet may be making a sandbox of the pod, which may get an address later. Then, in one patch of
 the pod of that UID, it removes the finalizer and writes the annotation holdfast.dev/unhold:
-"Kept: REASON", or "GivenUp: REASON" if the addresses could not be kept. Other finalizers stay.
+"Kept: REASON", or "GivenUp: REASON" if the addresses could not be kept. Other finalizers stay. Where
+another webhook makes every patch of the pod fail, it patches pods/status.
 
-Needed rights: get and patch pods; create events (events.k8s.io); get ipallocations; list and patch
-ippools; get, list and patch overlappingrangeipreservations; the verb unhold on
-ipallocations.holdfast.dev, which cluster-admin has and the role edit has not.`
+Needed rights: get and patch pods; patch pods/status where a webhook is in the way; create events
+(events.k8s.io); get ipallocations; list and patch ippools; get, list and patch
+overlappingrangeipreservations; the verb unhold on ipallocations.holdfast.dev, which cluster-admin
+has and the role edit has not.`
 
 type unholdOptions struct {
 	*options
@@ -109,21 +108,14 @@ func (u *unholdOptions) unhold(ctx context.Context, c *collect.Cluster, pod *cor
 		statement = v1alpha1.UnholdGivenUp
 		fmt.Fprintf(u.ErrOut, "warning: a pod of the same name may get the addresses of %s: %v\n", what, err)
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID,
-		"annotations":                         map[string]string{v1alpha1.UnholdAnnotation: statement.Because(u.reason)},
-		"$deleteFromPrimitiveList/finalizers": []string{v1alpha1.Finalizer}}})
-	if err != nil {
-		return fmt.Errorf("encoding the patch: %w", err)
-	}
-	err = c.Client.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(auditlog.Reporter))
+	remover := finalizer.Client{Writer: c.Client, Reader: c.Client, FieldManager: auditlog.Reporter}
+	way, err := remover.Unhold(ctx, finalizer.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}, statement.Because(u.reason))
 	switch {
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		fmt.Fprintf(u.Out, "Nothing to do: %s has gone by itself.\n", what)
-		return nil
-	case apierrors.IsForbidden(err):
-		return refuse("%v. Nothing was changed", err)
 	case err != nil:
-		return fmt.Errorf("taking the finalizer off %s: %w; run it again", what, err)
+		return fmt.Errorf("%w; the finalizer stays, and what is kept stays kept. Run it again", err)
+	case way == finalizer.WayGone:
+		fmt.Fprintf(u.Out, "Nothing to do: %s is gone, or its finalizer is.\n", what)
+		return nil
 	}
 	fmt.Fprintf(u.Out, "Took the finalizer %s off %s. Its record stays until its addresses are released: kubectl holdfast explain %s\n", v1alpha1.Finalizer, what, pod.UID)
 	return nil

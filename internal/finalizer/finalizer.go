@@ -5,6 +5,7 @@
 package finalizer
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -53,6 +54,8 @@ type Client struct {
 	Writer client.Client
 	// Reader reads past every cache.
 	Reader client.Reader
+	// FieldManager is that of the writes; the manager's by default.
+	FieldManager string
 }
 
 // Remove takes our finalizer off the pod of that UID. The object may vanish with it. Errors are worth another try.
@@ -66,8 +69,15 @@ func (c Client) Unprotect(ctx context.Context, pod Pod) (Way, error) {
 		"labels": map[string]any{v1alpha1.GuardedLabel: nil}})
 }
 
-// Unhold is Unprotect for a user who may unhold the pod and gives its addresses up: the policy holdfast-finalizer requires that statement in the same write.
-func (c Client) Unhold(ctx context.Context, pod Pod, reason string) (Way, error) {
+// Unhold is Remove for a user who may unhold the pod: the policy holdfast-finalizer requires the statement about its addresses in the same write. The
+// label stays, so that a manager follows the pod to its end.
+func (c Client) Unhold(ctx context.Context, pod Pod, statement string) (Way, error) {
+	return c.apply(ctx, pod, takeOff, map[string]any{"uid": pod.UID, deleteFinalizer: []string{v1alpha1.Finalizer},
+		"annotations": map[string]string{v1alpha1.UnholdAnnotation: statement}})
+}
+
+// GiveUp is Unprotect for a user who may unhold the pod, where no manager will follow it.
+func (c Client) GiveUp(ctx context.Context, pod Pod, reason string) (Way, error) {
 	return c.apply(ctx, pod, takeOff, map[string]any{"uid": pod.UID, deleteFinalizer: []string{v1alpha1.Finalizer},
 		"labels": map[string]any{v1alpha1.GuardedLabel: nil}, "annotations": map[string]string{v1alpha1.UnholdAnnotation: v1alpha1.UnholdGivenUp.Because(reason)}})
 }
@@ -129,11 +139,11 @@ func (c Client) patch(ctx context.Context, pod Pod, body map[string]any, subreso
 		return fmt.Errorf("encoding the patch: %w", err)
 	}
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-	raw := client.RawPatch(types.StrategicMergePatchType, data)
+	raw, owner := client.RawPatch(types.StrategicMergePatchType, data), client.FieldOwner(cmp.Or(c.FieldManager, FieldManager))
 	if len(subresource) > 0 {
-		return c.Writer.SubResource(subresource[0]).Patch(ctx, target, raw, client.FieldOwner(FieldManager))
+		return c.Writer.SubResource(subresource[0]).Patch(ctx, target, raw, owner)
 	}
-	return c.Writer.Patch(ctx, target, raw, client.FieldOwner(FieldManager))
+	return c.Writer.Patch(ctx, target, raw, owner)
 }
 
 // gone reports, by a live read, whether there is nothing left to remove after a failed patch.

@@ -140,6 +140,8 @@ type Request struct {
 	// Record is the name of the IPAllocation on whose behalf it is released; it stands in the tombstone. Once the
 	// tombstone is written, the key still carries the podref from before: it finds the reservation.
 	Record string
+	// Standing is for Tombstone: an entry that was removed is not made again, and the result is ErrChanged.
+	Standing bool
 }
 
 // Result is the outcome of one Request, at the same index. A nil Err means that the entry is removed from the pool.

@@ -12,8 +12,8 @@ import (
 )
 
 // Keep puts the tombstone of the pod's record on each entry that the record holds, as the manager does once a pod object is deleted: then no pod of
-// the same name can come first. It returns those that it has put. It fails where an entry of the pod has no record, or cannot be read. Without a
-// record, record is nil.
+// the same name can come first. It returns those that it has put. It fails where an entry of the pod has no record, cannot be read, or was removed
+// meanwhile: made again, it would stand for a record that may be deleted by then. Without a record, record is nil.
 func Keep(ctx context.Context, backend Backend, pod PodRef, record *v1alpha1.IPAllocation) ([]Request, error) {
 	var requests []Request
 	var failures []error
@@ -24,7 +24,7 @@ func Keep(ctx context.Context, backend Backend, pod PodRef, record *v1alpha1.IPA
 				return nil, fmt.Errorf("reading the addresses of its record: %w", err)
 			}
 			if stands := backend.Find(Query{SandboxIDs: []string{key.SandboxID}}).Entries; slices.ContainsFunc(stands, func(e Entry) bool { return e.Key == key }) {
-				requests = append(requests, Request{Key: key, Record: record.Name})
+				requests = append(requests, Request{Key: key, Record: record.Name, Standing: true})
 			}
 		}
 	}

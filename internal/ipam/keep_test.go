@@ -40,6 +40,9 @@ func (k *keeping) Find(q Query) Snapshot {
 func (k *keeping) Tombstone(_ context.Context, requests []Request) []Result {
 	var results []Result
 	for _, r := range requests {
+		if !r.Standing {
+			k.refusal = errors.New("an entry that was removed would be made again")
+		}
 		results = append(results, Result{Request: r, Err: k.refusal})
 	}
 	return results

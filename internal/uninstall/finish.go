@@ -101,6 +101,11 @@ func (u *uninstallation) findNamespaces(ctx context.Context) ([]metav1.PartialOb
 func (u *uninstallation) verify(ctx context.Context) error {
 	began, forced := time.Now(), false
 	for look := 0; ; look++ {
+		if back, err := u.proveAgain(ctx); err != nil {
+			return err
+		} else if back {
+			began, forced = time.Now(), false
+		}
 		left, err := u.findAll(ctx)
 		if err != nil {
 			return err
@@ -132,6 +137,23 @@ func (u *uninstallation) verify(ctx context.Context) error {
 	}
 }
 
+// proveAgain makes the proof anew if what protects pods was applied again after it, and removes all that came with it.
+func (u *uninstallation) proveAgain(ctx context.Context) (back bool, err error) {
+	if u.DryRun {
+		return false, nil
+	}
+	if back, err = u.removeWhatCameBack(ctx); back {
+		u.proven = false
+	}
+	if err != nil || !back {
+		return back, err
+	}
+	if err := u.sweep(ctx); err != nil {
+		return true, err
+	}
+	return true, errors.Join(u.removeRest(ctx), u.removeNamespace(ctx))
+}
+
 const (
 	// touchLooks is the number of looks between two touches of a definition that is being deleted.
 	touchLooks        = 10
@@ -160,8 +182,10 @@ func (u *uninstallation) lastLook(ctx context.Context) error {
 			return err
 		}
 		if len(p.held) == 0 || u.DryRun {
+			u.proven = !u.DryRun
 			return nil
 		}
+		u.proven = false
 		u.print("%s protected after the proof, by a manager that was started again for a moment", count(len(p.held), "pod was", "pods were"))
 		u.free(ctx, p)
 		u.report(number, p)
@@ -201,7 +225,7 @@ func (u *uninstallation) findAll(ctx context.Context) ([]metav1.PartialObjectMet
 
 // leftBehind names what is left, and what the conditions of its namespaces report.
 func (u *uninstallation) leftBehind(ctx context.Context, names []string) string {
-	explained := fmt.Sprintf("no pod has the finalizer, which is proven, but after %s these are still there: %s", u.GoneTimeout, strings.Join(names, ", "))
+	explained := fmt.Sprintf("after %s these are still there: %s", u.GoneTimeout, strings.Join(names, ", "))
 	var list corev1.NamespaceList
 	if err := u.Client.List(ctx, &list); err != nil {
 		return explained

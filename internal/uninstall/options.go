@@ -91,9 +91,12 @@ type TimeoutError struct {
 }
 
 func (e *TimeoutError) Error() string {
-	proof := "it is NOT proven that no pod has the finalizer"
-	if e.Proven {
-		proof = "no pod has the finalizer, which was proven before"
+	return fmt.Sprintf("gave up after %s, while %s; %s. Run it again: it continues where it was", e.After, e.Step, proof(e.Proven))
+}
+
+func proof(proven bool) string {
+	if proven {
+		return "no pod has the finalizer, which was proven before"
 	}
-	return fmt.Sprintf("gave up after %s, while %s; %s. Run it again: it continues where it was", e.After, e.Step, proof)
+	return "it is NOT proven that no pod has the finalizer"
 }

@@ -47,7 +47,7 @@ func Run(ctx context.Context, o Options) error {
 		defer cancel()
 	}
 	steps := []step{
-		{"Checking what an uninstallation would break", "checking what it would break", u.check},
+		{"Checking what an uninstallation would break", checking, u.check},
 		{"Stopping the manager", "stopping the manager", u.stop},
 		{"Removing what protects pods, and every webhook", "removing what protects pods", u.removeProtectors},
 		{"Taking the finalizer off every pod", "taking the finalizer off every pod", u.sweep},
@@ -70,6 +70,9 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
+// checking is the step that changes nothing: its failure says nothing of pods.
+const checking = "checking what it would break"
+
 // beforeDeadline is in the error of golang.org/x/time/rate for a request that could not start in time; it exports no error value.
 const beforeDeadline = "would exceed context deadline"
 
@@ -79,9 +82,11 @@ func (u *uninstallation) ended(ctx context.Context, err error) error {
 	case errors.Is(context.Cause(ctx), errTimedOut), u.Timeout > 0 && strings.Contains(err.Error(), beforeDeadline):
 		return &TimeoutError{After: u.Timeout, Step: u.step, Proven: u.proven}
 	case ctx.Err() != nil:
-		return fmt.Errorf("%s: %w", u.step, ErrStopped)
+		return fmt.Errorf("%s: %w; %s", u.step, ErrStopped, proof(u.proven))
+	case u.step == checking:
+		return fmt.Errorf("%s: %w", u.step, err)
 	}
-	return fmt.Errorf("%s: %w", u.step, err)
+	return fmt.Errorf("%s: %w; %s", u.step, err, proof(u.proven))
 }
 
 func (u *uninstallation) conclude() {

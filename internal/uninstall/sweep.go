@@ -191,7 +191,7 @@ func (u *uninstallation) free(ctx context.Context, p *pass) {
 // being deleted; on a living pod the statement would stay, so it tries again.
 func (u *uninstallation) take(ctx context.Context, remover finalizer.Client, pod finalizer.Pod, ending bool) (finalizer.Way, error) {
 	if ending {
-		return remover.Unhold(ctx, pod, "Holdfast is uninstalled")
+		return remover.GiveUp(ctx, pod, "Holdfast is uninstalled")
 	}
 	for try := 1; ; try++ {
 		way, err := remover.Unprotect(ctx, pod)

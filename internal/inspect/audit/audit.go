@@ -148,14 +148,21 @@ func (x *index) entry(e *ipam.Entry) {
 	}
 }
 
-// releasing is an entry of which the release has begun; without its record no controller completes that.
+// releasing is an entry under a tombstone: its release has begun, or its pod vanished or was unheld. Without its record no controller releases it.
 func (x *index) releasing(e *ipam.Entry) {
 	if x.byName[e.Releasing] != nil {
 		return
 	}
-	f := about(Leak, "ReleaseUnfinished", e, "the release of %s in pool %s began for record %s, which does not exist any more: no pod can use the address, and no controller completes the release", e.IP, e.Pool, e.Releasing)
-	f.Do = "compare two reports, and release it by them (kubectl holdfast release --from-report)"
+	f := about(Leak, "ReleaseUnfinished", e, "%s in pool %s has the tombstone of record %s, which does not exist any more: no controller releases it, and a sandbox may use it whose pod vanished or was unheld", e.IP, e.Pool, e.Releasing)
+	f.Do = "find out whether its sandbox is gone; then compare two reports, and release it by them (kubectl holdfast release --from-report)"
 	f.Releasable = true
+	owner, orphan := x.owner(e.SandboxID)
+	if owner != nil {
+		f = f.ofRecord(owner)
+	}
+	if why := x.mayBeAlive(e, owner, orphan); why != "" {
+		f.Releasable, f.KeptBecause = false, why
+	}
 	x.add(f)
 }
 

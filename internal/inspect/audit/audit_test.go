@@ -247,6 +247,22 @@ func TestAudit(t *testing.T) {
 			},
 			want: []found{{Leak, "ReleaseUnfinished", "10.0.0.2", true}},
 		},
+		"a release for a record that is gone, of a sandbox that another record has, is that record's": {
+			change: func(f *Facts) {
+				e := entry("10.0.0.2", "gone", "s1")
+				e.Owner, e.PodRef, e.Releasing = nil, "holdfast-releasing/u9", "u9"
+				f.Entries = append(f.Entries, e)
+			},
+			want: []found{{Leak, "ReleaseUnfinished", "10.0.0.2", false}},
+		},
+		"but not while a pod shows its address": {
+			change: func(f *Facts) {
+				e := &f.Entries[0]
+				e.Owner, e.PodRef, e.Releasing = nil, "holdfast-releasing/u9", "u9"
+				f.Records = nil
+			},
+			want: []found{{Leak, "ReleaseUnfinished", "10.0.0.1", false}},
+		},
 		"a release whose record is there is under way": {
 			change: func(f *Facts) {
 				e := &f.Entries[0]

@@ -83,6 +83,7 @@ func Judge(f *Facts, now time.Time) *Case {
 		c.Explanation = explain.Explain(f.Owner, now)
 		c.Record = c.Explanation.Record
 		f.owner(c)
+		f.heir(c)
 		f.restorePodRef(c)
 	} else {
 		f.named(c)
@@ -108,6 +109,21 @@ func (c *Case) object(alive bool, format string, args ...any) {
 // Alive reports whether a sandbox is known to be alive.
 func (c *Case) Alive() bool {
 	return slices.ContainsFunc(c.Objections, func(o Objection) bool { return o.Alive })
+}
+
+// News are the objections of a later look that were not shown. Where the shown ones are overridden, only that a sandbox is alive is new: what time
+// changes is worded anew each time.
+func (c *Case) News(later *Case, overridden bool) []string {
+	if later.Entry != c.Entry {
+		return []string{"the entry has changed"}
+	}
+	var news []string
+	for _, o := range later.Objections {
+		if !slices.Contains(c.Objections, o) && (o.Alive || !overridden) {
+			news = append(news, o.What)
+		}
+	}
+	return news
 }
 
 // RequestRecord is the name of the record for which an entry is released: that in its tombstone, that which holds it, or the name that a
@@ -201,6 +217,15 @@ func (f *Facts) named(c *Case) {
 	default:
 		c.object(false, "pod %s/%s (UID %s) has the name in the entry and is terminating; no record tells its sandbox from this one: wait until it is gone", pod.Namespace, pod.Name, pod.UID)
 	}
+}
+
+// heir: an orphan's entry may be that of a pod of its name which shows no address yet. An entry under a tombstone has no name.
+func (f *Facts) heir(c *Case) {
+	pod := f.Owner.SameName
+	if pod == nil || !strings.HasPrefix(c.Record, v1alpha1.OrphanPrefix) || f.Entry.Releasing != "" || facts.IsTerminal(pod) || pod.Spec.NodeName == "" || len(facts.Shown(pod)) > 0 {
+		return
+	}
+	c.object(true, "pod %s/%s (UID %s) has the name in the record and shows no address yet: it may have been given this one. If it cannot start, delete it", pod.Namespace, pod.Name, pod.UID)
 }
 
 // Tables show the case.

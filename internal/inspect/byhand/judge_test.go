@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/inspect/audit"
@@ -69,6 +70,18 @@ func ends(pod *corev1.Pod) {
 	written := before(5 * time.Minute)
 	pod.Status.Phase, pod.Status.ContainerStatuses = corev1.PodSucceeded, []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: written}}}}
 	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", Subresource: "status", Time: &written, FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:phase":{}}}`)}}
+}
+
+// orphaned has the record of an orphan hold the entry, whose name a pod may have by now.
+func (f *Facts) orphaned(named *corev1.Pod) {
+	f.Owner.UID = types.UID(v1alpha1.OrphanPrefix + sandbox)
+	f.Owner.Record.Name = string(f.Owner.UID)
+	f.Owner.Pod, f.Owner.SameName, f.Named, f.Showing = release.Absent[*corev1.Pod](), named, named, nil
+}
+
+// heir is another pod of the name, on a node.
+func heir(annotations map[string]string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "web-0", UID: "heir", Annotations: annotations}, Spec: corev1.PodSpec{NodeName: "node-1"}}
 }
 
 func TestJudge(t *testing.T) {
@@ -166,6 +179,31 @@ func TestJudge(t *testing.T) {
 			},
 			needless: "the node's agent is being queried",
 		},
+		"an orphan, and a pod of its name that shows no address yet": {
+			change: func(f *Facts) { f.orphaned(heir(nil)) },
+			alive:  "pod apps/web-0 (UID heir) has the name in the record and shows no address yet",
+		},
+		"an orphan, and a pod of its name that shows another address": {
+			change: func(f *Facts) {
+				f.orphaned(heir(map[string]string{"k8s.v1.cni.cncf.io/network-status": `[{"name":"apps/net","interface":"net1","ips":["10.0.0.9"]}]`}))
+			},
+		},
+		"an orphan, and a pod of its name that has no node": {
+			change: func(f *Facts) {
+				pod := heir(nil)
+				pod.Spec.NodeName = ""
+				f.orphaned(pod)
+			},
+		},
+		"an orphan under its tombstone, and a pod of its name that shows no address yet": {
+			change: func(f *Facts) {
+				f.orphaned(heir(nil))
+				f.Entry.Releasing, f.Entry.Owner = f.Owner.Record.Name, nil
+			},
+		},
+		"an orphan, and no pod of its name": {
+			change: func(f *Facts) { f.orphaned(nil) },
+		},
 		"no record, and no pod of the name": {
 			change: func(f *Facts) { f.Owner, f.Named, f.Showing = nil, nil, nil },
 		},
@@ -205,6 +243,35 @@ func TestJudge(t *testing.T) {
 			}
 			if c.Alive() != (tc.alive != "") || c.Attention() != (tc.alive+tc.needless != "") {
 				t.Errorf("alive is %t, attention %t", c.Alive(), c.Attention())
+			}
+		})
+	}
+}
+
+func TestNews(t *testing.T) {
+	alive, needless := Objection{Alive: true, What: "it lives"}, Objection{What: "in 4m, NodeGone"}
+	entry := *audit.EntryOf(new(theEntry()))
+	changed := entry
+	changed.Record = uid
+	with := func(objections ...Objection) *Case { return &Case{Entry: entry, Objections: objections} }
+	cases := map[string]struct {
+		shown, later *Case
+		overridden   bool
+		want         int
+	}{
+		"nothing came":                                {with(), with(), false, 0},
+		"a sandbox is known to be alive":              {with(), with(alive), false, 1},
+		"one that was shown and overridden":           {with(alive), with(alive), true, 0},
+		"another than was shown and overridden":       {with(needless), with(needless, alive), true, 1},
+		"time ends it by now":                         {with(), with(needless), false, 1},
+		"time that was overridden is worded anew":     {with(needless), with(Objection{What: "in 3m, NodeGone"}), true, 0},
+		"the entry has a tombstone by now":            {with(), &Case{Entry: changed}, false, 1},
+		"what was shown has passed, and nothing came": {with(alive), with(), true, 0},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.shown.News(tc.later, tc.overridden); len(got) != tc.want {
+				t.Errorf("news %q, want %d", got, tc.want)
 			}
 		})
 	}

@@ -90,15 +90,18 @@ func TestI2AnEntryOfAPoolIsReleasedAsItWasRecorded(t *testing.T) {
 // TestI3ATombstoneOfAnotherRecordIsReplaced: the sandbox was disowned after the tombstone of the pod's record was written.
 func TestI3ATombstoneOfAnotherRecordIsReplaced(t *testing.T) {
 	for name, tc := range map[string]struct {
-		stands map[string]wb.IPAllocation
-		want   error
+		stands   map[string]wb.IPAllocation
+		standing bool
+		want     error
 	}{
-		"as it was read":               {map[string]wb.IPAllocation{"7": {ContainerID: "sb", PodRef: "holdfast-releasing/pod-uid", IfName: "net1"}}, nil},
-		"the entry was removed":        {map[string]wb.IPAllocation{}, nil},
-		"another pod has it by now":    {map[string]wb.IPAllocation{"7": {ContainerID: "other", PodRef: "ns/web-1", IfName: "net1"}}, ipam.ErrChanged},
-		"another record releases it":   {map[string]wb.IPAllocation{"7": {ContainerID: "sb", PodRef: "holdfast-releasing/other-uid", IfName: "net1"}}, ipam.ErrChanged},
-		"the orphan's record has it":   {map[string]wb.IPAllocation{"7": {ContainerID: "sb", PodRef: "holdfast-releasing/orphan-sb", IfName: "net1"}}, nil},
-		"it has the name of a pod yet": {map[string]wb.IPAllocation{"7": {ContainerID: "sb", PodRef: "ns/web-0", IfName: "net1"}}, ipam.ErrChanged},
+		"as it was read":                   {map[string]wb.IPAllocation{"7": {ContainerID: "sb", PodRef: "holdfast-releasing/pod-uid", IfName: "net1"}}, false, nil},
+		"it stands, as it has to":          {map[string]wb.IPAllocation{"7": {ContainerID: "sb", PodRef: "holdfast-releasing/pod-uid", IfName: "net1"}}, true, nil},
+		"the entry was removed":            {map[string]wb.IPAllocation{}, false, nil},
+		"it was removed, and has to stand": {nil, true, ipam.ErrChanged},
+		"another pod has it by now":        {map[string]wb.IPAllocation{"7": {ContainerID: "other", PodRef: "ns/web-1", IfName: "net1"}}, false, ipam.ErrChanged},
+		"another record releases it":       {map[string]wb.IPAllocation{"7": {ContainerID: "sb", PodRef: "holdfast-releasing/other-uid", IfName: "net1"}}, false, ipam.ErrChanged},
+		"the orphan's record has it":       {map[string]wb.IPAllocation{"7": {ContainerID: "sb", PodRef: "holdfast-releasing/orphan-sb", IfName: "net1"}}, false, nil},
+		"it has the name of a pod yet":     {map[string]wb.IPAllocation{"7": {ContainerID: "sb", PodRef: "ns/web-0", IfName: "net1"}}, false, ipam.ErrChanged},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pool := poolOfOne("10.0.0.0/24")
@@ -113,7 +116,7 @@ func TestI3ATombstoneOfAnotherRecordIsReplaced(t *testing.T) {
 			}, []*wb.IPPool{pool}, pool.DeepCopy())
 			b.index.apply(pool, time.Time{})
 			request := requestOf("holdfast-releasing/pod-uid", "net1")
-			request.Record = "orphan-sb"
+			request.Record, request.Standing = "orphan-sb", tc.standing
 			if err := b.Tombstone(context.Background(), []ipam.Request{request})[0].Err; !errors.Is(err, tc.want) {
 				t.Fatalf("error %v; expected %v", err, tc.want)
 			}

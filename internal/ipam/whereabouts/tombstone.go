@@ -27,8 +27,13 @@ func (b *Backend) tombstoneIn(ctx context.Context, pool string, items []*item) {
 	}
 	p.perform(ctx, markStep, in(held, items))
 	removed := in(gone, items)
+	for _, i := range removed {
+		if i.Standing {
+			i.err = fmt.Errorf("%w: %s in pool %s has no entry any more; observe it again", ipam.ErrChanged, i.IP, i.Pool)
+		}
+	}
 	if !p.missing {
-		p.perform(ctx, occupyStep, removed)
+		p.perform(ctx, occupyStep, in(gone, removed))
 	}
 	for _, i := range in(gone, removed) {
 		i.err = fmt.Errorf("%w: IPPool %s is deleted, so there is no place for the tombstone of %s", ipam.ErrChanged, pool, i.IP)

@@ -5,6 +5,9 @@ package plugin
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +16,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gexec"
+	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-dev/holdfast/internal/testing/transcript"
 	"github.com/holdfast-dev/holdfast/test/fixture"
@@ -33,14 +37,39 @@ func plugin(ctx context.Context, args ...string) result {
 // pluginWith runs it with a kubeconfig and a standard input.
 func pluginWith(ctx context.Context, kubeconfig, input string, args ...string) result {
 	GinkgoHelper()
+	session := startPlugin(kubeconfig, strings.NewReader(input), args...)
+	defer func() { session.Kill() }()
+	return ended(ctx, session)
+}
+
+func startPlugin(kubeconfig string, input io.Reader, args ...string) *gexec.Session {
+	GinkgoHelper()
 	command := exec.Command(fixture.Command("kubectl-holdfast"), append([]string{"--kubeconfig", kubeconfig}, args...)...)
 	command.Env = append(os.Environ(), "HOME="+GinkgoT().TempDir())
-	command.Stdin = strings.NewReader(input)
+	command.Stdin = input
 	session, err := gexec.Start(command, GinkgoWriter, GinkgoWriter)
 	Expect(err).NotTo(HaveOccurred())
-	defer func() { session.Kill() }()
+	return session
+}
+
+func ended(ctx context.Context, session *gexec.Session) result {
+	GinkgoHelper()
 	Eventually(session).WithContext(ctx).WithTimeout(commandTimeout).Should(gexec.Exit())
 	return result{session.ExitCode(), string(session.Out.Contents()), string(session.Err.Contents())}
+}
+
+// newTerminal is a pseudo-terminal: the plugin asks only a person.
+func newTerminal() (keyboard, terminal *os.File) {
+	GinkgoHelper()
+	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(unix.IoctlSetPointerInt(int(keyboard.Fd()), unix.TIOCSPTLCK, 0)).To(Succeed())
+	number, err := unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPTN)
+	Expect(err).NotTo(HaveOccurred())
+	terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() error { return errors.Join(terminal.Close(), keyboard.Close()) })
+	return keyboard, terminal
 }
 
 // kubeconfigOf is the kubeconfig of a user with the rights of a ClusterRole that is given elsewhere, or with none.

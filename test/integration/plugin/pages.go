@@ -245,7 +245,7 @@ func (w *world) typed(command string, pod *corev1.Pod) string {
 	return strings.NewReplacer("ipa NAME", "ipa "+string(pod.UID), "ipa/NAME", "ipa/"+string(pod.UID), "ipa/orphan-4fe2c1d0b3a5", "ipa/"+string(pod.UID), "nrp NAME", "nrp", "gn UID", "gn",
 		"noderesourcepolicies NAME", "noderesourcepolicies", "=NETWORK", "=net", "NAMESPACE", w.namespace, "-n apps", "-n "+w.namespace,
 		"-n holdfast-sample delete pod five-1", "-n "+w.namespace+" delete pod "+pod.Name, "five-1 -n holdfast-sample", pod.Name+" -n "+w.namespace, "NAME", pod.Name, "pod/web-1", "pod/"+pod.Name,
-		"NODE", w.node, "node-b", w.node, "ADDRESS", w.ip(1), "192.0.2.3", w.ip(1), "192.168.2.3", w.ip(1), "fd00:2::7", w.ip(1), " UID", " "+string(pod.UID),
+		"NODE", w.node, "node-b", w.node, "ADDRESS", w.ip(1), "192.0.2.3", w.ip(1), "192.168.2.3", w.ip(1), "fd00:2::7", w.ip(1), " UID", " "+string(pod.UID), `"UID"`, `"`+string(pod.UID)+`"`,
 		" config/", " "+fixture.Path("config")+"/", "-k .", "-k "+fixture.Path("config/default")).Replace(command)
 }
 

@@ -5,6 +5,7 @@ package plugin
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -12,6 +13,7 @@ import (
 	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -98,6 +100,25 @@ var _ = suite.Describe("A release by hand", Ordered, func() {
 		Expect(r.err).To(ContainSubstring("there is nothing to release"))
 	}, SpecTimeout(specTimeout))
 
+	It("looks again once the prompt is answered, and refuses what came to speak against it meanwhile", func(ctx context.Context) {
+		pod := w.run(ctx, "web-0", 1)
+		w.setNode(ctx, func(node *corev1.Node) { setReady(node, corev1.ConditionUnknown) })
+		forceDelete(ctx, pod)
+		awaitReason(ctx, string(pod.UID), v1alpha1.ReasonNodeUnreachable)
+		keyboard, terminal := newTerminal()
+		session := startPlugin(plane.Kubeconfig(), terminal, "release", w.ip(1), "--reason", reason)
+		DeferCleanup(func() { session.Kill() })
+		Eventually(session.Err).WithContext(ctx).WithTimeout(commandTimeout).Should(gbytes.Say("To go on, type the address"))
+
+		other := w.create(ctx, "db-0")
+		w.show(ctx, other, 1)
+		fmt.Fprintln(keyboard, w.ip(1))
+		r := ended(ctx, session)
+		Expect(r.code).To(Equal(5), r.out+r.err)
+		Expect(r.err).To(And(ContainSubstring("meanwhile this came to speak against it"), ContainSubstring("db-0"), ContainSubstring("shows the address")))
+		Expect(w.entries(ctx)).To(HaveKey("1"))
+	}, SpecTimeout(specTimeout))
+
 	It("acts by two reports only on what both agree on, and a third look too", func(ctx context.Context) {
 		folder := GinkgoT().TempDir()
 		first, second := filepath.Join(folder, "first.json"), filepath.Join(folder, "second.json")
@@ -144,7 +165,7 @@ var _ = suite.Describe("A release by hand where admission denies unsafe ones", O
 		args := []string{"release", w.ip(1), "--reason", reason, "--confirm", w.ip(1)}
 		r := plugin(ctx, args...)
 		Expect(r.code).To(Equal(5), r.out+r.err)
-		Expect(r.err).To(And(ContainSubstring("UnsafeReleaseRefused"), ContainSubstring("--as-manager")))
+		Expect(r.err).To(And(ContainSubstring("UnsafeReleaseRefused"), ContainSubstring("nothing was released"), ContainSubstring("--as-manager")))
 		Expect(w.entries(ctx)).To(HaveKey("1"))
 
 		r = plugin(ctx, append(args, "--as-manager")...)

@@ -87,6 +87,21 @@ var _ = suite.Describe("Letting go of a pod by hand, while no manager runs", fun
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(Satisfy(apierrors.IsNotFound))
 	}, SpecTimeout(specTimeout))
 
+	It("goes through pods/status where something refuses every update of the pod, and says what stays where that is refused too", func(ctx context.Context) {
+		pod := w.create(ctx, "web-0")
+		w.phase(ctx, pod, corev1.PodRunning, "kubelet")
+		forceDelete(ctx, pod)
+		mend := w.refuseUpdates(ctx, pod, "pods", "pods/status")
+		r := unhold(ctx, "web-0", reason)
+		Expect(r.code).To(Equal(1), r.out+r.err)
+		Expect(r.err).To(And(ContainSubstring("broken on purpose"), ContainSubstring("through pods/status"), ContainSubstring("the finalizer stays")))
+		mend(ctx)
+		w.refuseUpdates(ctx, pod, "pods")
+		r = unhold(ctx, "web-0", reason)
+		Expect(r.code).To(BeZero(), r.out+r.err)
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(Satisfy(apierrors.IsNotFound))
+	}, SpecTimeout(specTimeout))
+
 	It("works in a namespace that is being deleted, where no event can be created", func(ctx context.Context) {
 		pod := w.create(ctx, "web-0")
 		w.phase(ctx, pod, corev1.PodRunning, "kubelet")

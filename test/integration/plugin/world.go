@@ -8,17 +8,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 func base64Of(data []byte) string { return base64.StdEncoding.EncodeToString(data) }
@@ -181,6 +184,23 @@ func (w *world) phase(ctx context.Context, pod *corev1.Pod, phase corev1.PodPhas
 	Expect(err).NotTo(HaveOccurred())
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	Expect(admin.Status().Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(manager))).To(Succeed())
+}
+
+// refuseUpdates has every update of these resources in the pod's namespace refused, until mend is called or the spec ends.
+func (w *world) refuseUpdates(ctx context.Context, pod *corev1.Pod, resources ...string) (mend func(context.Context)) {
+	GinkgoHelper()
+	match := &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.namespace}}}
+	for _, resource := range resources {
+		match.ResourceRules = append(match.ResourceRules, fixture.Rule("", resource, admissionregistrationv1.Update))
+	}
+	nothing := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"b"}}}`))
+	refused := fixture.Refuse(ctx, "broken-"+w.namespace, "broken on purpose", match, "true", func(ctx context.Context) error {
+		return admin.Patch(ctx, pod.DeepCopy(), nothing, client.DryRunAll)
+	})
+	var once sync.Once
+	mend = func(ctx context.Context) { once.Do(func() { refused(ctx) }) }
+	DeferCleanup(mend)
+	return mend
 }
 
 func forceDelete(ctx context.Context, pod *corev1.Pod) {

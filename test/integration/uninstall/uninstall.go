@@ -162,6 +162,16 @@ var _ = suite.Describe("An uninstallation", func() {
 		Expect(webhooksAndProtectors(ctx)).To(BeEmpty())
 	}, SpecTimeout(specTimeout))
 
+	It("makes its proof anew where the webhook is applied again after it", func(ctx context.Context) {
+		hold(ctx, apps, 1)
+		out.at("Removing the namespace", func() {
+			Expect(admin.Create(ctx, fixture.Find[*admissionregistrationv1.MutatingWebhookConfiguration](rendered(), "holdfast-protect"))).To(Succeed())
+		})
+		uninstalled(ctx, options(out))
+		Expect(strings.Count(out.String(), "proven: ")).To(Equal(2), out.String())
+		Expect(webhooksAndProtectors(ctx)).To(BeEmpty())
+	}, SpecTimeout(specTimeout))
+
 	It("retries what fails, proves nothing meanwhile, and reports that at the end of its time", func(ctx context.Context) {
 		pods := hold(ctx, apps, 2)
 		mend := breakPodUpdates(ctx, apps, "pods", "pods/status")
