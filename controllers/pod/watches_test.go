@@ -41,9 +41,9 @@ func TestI2AConflictWithAnotherPodOfTheNameEndsWithIt(t *testing.T) {
 		}, []types.UID{"next"}},
 		"a list after a lost watch has the next pod in the place of the one before": {func(q uidQueue) {
 			before := pod.DeepCopy()
-			before.UID = "old"
+			before.UID = "before"
 			events.Update(t.Context(), event.TypedUpdateEvent[*corev1.Pod]{ObjectOld: before, ObjectNew: pod}, q)
-		}, []types.UID{"next", "old"}},
+		}, []types.UID{"before", "next", "old"}},
 		"a pod of another name is deleted": {func(q uidQueue) {
 			events.Delete(t.Context(), event.TypedDeleteEvent[*corev1.Pod]{Object: elsewhere}, q)
 		}, []types.UID{"next"}},

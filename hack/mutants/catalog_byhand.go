@@ -41,7 +41,7 @@ var byHandMutants = []mutant{
 	},
 	{
 		rule: "by hand: exit code 5 says that no address was released (0306)",
-		file: "cmd/kubectl-holdfast/release.go",
+		file: "cmd/kubectl-holdfast/release_reports.go",
 		old:  `refused == entries {`,
 		new:  `refused > 0 {`, by: inPlugin,
 	},

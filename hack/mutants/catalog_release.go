@@ -49,7 +49,7 @@ var decisionMutants = []mutant{
 	{
 		rule: "PodInUse: a sandbox whose address another pod has is forgotten once it is gone (0308)",
 		file: "internal/release/agent.go",
-		old:  `case responded && (s.Followed || s.Taken) && s.isGone(report):`,
+		old:  `case responded && s.hasNoEntry() && s.isGone(report):`,
 		new:  `case responded && s.Followed && s.isGone(report):`, by: inRelease,
 	},
 	{

@@ -164,9 +164,6 @@ func (r *Read) sandboxes() release.Fact[[]release.Sandbox] {
 			s.UnchangedSince = a.ObservedTime.Time
 		}
 	}
-	for i := range sandboxes {
-		sandboxes[i].Taken = sandboxes[i].Taken && !sandboxes[i].Followed
-	}
 	return release.Known(sandboxes)
 }
 

@@ -205,7 +205,7 @@ func judgeInUse(o Observation, s *Sandbox, now time.Time) Decision {
 	}
 	report, responded := exchange.Report(o.Node.Get())
 	switch {
-	case responded && (s.Followed || s.Taken) && s.isGone(report):
+	case responded && s.hasNoEntry() && s.isGone(report):
 		return dropFollowed(judgeReported(RowPodInUse, s, report, "the agent of its node reports that it is gone ("+report.Reason+")"))
 	case responded && replaces(report, s):
 		return rewrite(s, report)

@@ -33,8 +33,10 @@ func dropFollowed(d Decision) Decision {
 
 // isGone says whether a report shows that the sandbox itself is gone. For one without an entry, another living sandbox of the pod does not matter.
 func (s *Sandbox) isGone(report Response) bool {
-	return report.gone() || ((s.Followed || s.Taken) && report.Reason == string(v1alpha1.ReasonSandboxReplaced))
+	return report.gone() || (s.hasNoEntry() && report.Reason == string(v1alpha1.ReasonSandboxReplaced))
 }
+
+func (s *Sandbox) hasNoEntry() bool { return s.Followed || s.Taken }
 
 // neverListed says whether the sandbox counts as gone because no list of the node ever showed it.
 func (r Response) neverListed() bool {

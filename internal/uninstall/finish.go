@@ -101,23 +101,19 @@ func (u *uninstallation) findNamespaces(ctx context.Context) ([]metav1.PartialOb
 func (u *uninstallation) verify(ctx context.Context) error {
 	began, forced := time.Now(), false
 	for look := 0; ; look++ {
-		if back, err := u.proveAgain(ctx); err != nil {
-			return err
-		} else if back {
+		back, err := u.proveAgain(ctx)
+		if back {
 			began, forced = time.Now(), false
 		}
-		left, err := u.findAll(ctx)
-		if err != nil {
+		left, findErr := u.findAll(ctx)
+		if err := errors.Join(err, findErr); err != nil {
 			return err
 		}
 		if len(left) == 0 || u.DryRun {
 			u.print("%s left", count(len(left), "object is", "objects are"))
 			return u.lastLook(ctx)
 		}
-		names := make([]string, 0, len(left))
-		for i := range left {
-			names = append(names, nameOf(&left[i]))
-		}
+		names := namesOf(left)
 		if time.Since(began) > u.GoneTimeout {
 			return errors.New(u.leftBehind(ctx, names))
 		}
@@ -135,6 +131,14 @@ func (u *uninstallation) verify(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+}
+
+func namesOf(objects []metav1.PartialObjectMetadata) []string {
+	names := make([]string, 0, len(objects))
+	for i := range objects {
+		names = append(names, nameOf(&objects[i]))
+	}
+	return names
 }
 
 // proveAgain makes the proof anew if what protects pods was applied again after it, and removes all that came with it.
