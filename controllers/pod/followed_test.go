@@ -113,34 +113,6 @@ func TestAFollowedSandboxIsThePodsIfThePodShowedItsAddressBefore(t *testing.T) {
 	}
 }
 
-// TestI2ALivePodWhoseAddressAnotherPodGotIsNoConflictOnceItsSandboxIsGone: its sandbox was replaced, the CNI DEL freed the address, and another pod got it.
-func TestI2ALivePodWhoseAddressAnotherPodGotIsNoConflictOnceItsSandboxIsGone(t *testing.T) {
-	f := newWorld(t, onepod.PodOf("old", "10.0.0.6"), onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1"))
-	f.r.options.Evidence = release.EvidenceAgent
-	own := f.Pool.Entries[0]
-	own.IP, own.SandboxID, own.PoolResourceVersion = netip.MustParseAddr("10.0.0.6"), "next-sandbox", "102"
-	others := &f.Pool.Entries[0]
-	others.SandboxID, others.PodRef, others.Owner, others.PoolResourceVersion = "db-sandbox", "default/db-0", &ipam.PodRef{Namespace: "default", Name: "db-0"}, "102"
-	f.Pool.Entries, f.Pool.Cached = append(f.Pool.Entries, own), "102"
-	f.holdsUntil(0, time.Hour)
-	if state := f.Record().Status.State; state != v1alpha1.StateConflict {
-		t.Errorf("state %q; expected Conflict: the sandbox that had the address may be alive", state)
-	}
-	f.respond("old-sandbox", v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReplaced, "old")
-	if err := f.after(time.Hour + time.Second); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.after(time.Hour + 2*time.Second); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"10.0.0.6 default/web-1"}, f.Addresses()["old"]); diff != "" {
-		t.Errorf("the record (-want +got):\n%s", diff)
-	}
-	if state := f.Record().Status.State; state != v1alpha1.StateInUse || len(f.Pool.Released) > 0 {
-		t.Errorf("state %q, released %v; expected InUse, and that nothing is released", state, f.Pool.Released)
-	}
-}
-
 // TestI2ASandboxWithARemovedEntryIsNotFollowed: repeated failing ADDs, each with its CNI DEL, leave no earlier sandboxes in the record.
 func TestI2ASandboxWithARemovedEntryIsNotFollowed(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -47,24 +47,6 @@ var decisionMutants = []mutant{
 		new:  `func isOutOfService(node Node) bool { return node.OutOfService }`, by: inRelease,
 	},
 	{
-		rule: "PodInUse: a sandbox whose address another pod has is forgotten once it is gone (0308)",
-		file: "internal/release/agent.go",
-		old:  `case responded && s.hasNoEntry() && s.isGone(report):`,
-		new:  `case responded && s.Followed && s.isGone(report):`, by: inRelease,
-	},
-	{
-		rule: "PodInUse: without agents, a sandbox whose address another pod has is held until there is a next one (0308)",
-		file: "internal/release/followed.go",
-		old:  `s.Taken && nextSince(o.Sandboxes.Get(), s).After(s.UnchangedSince)`,
-		new:  `s.Taken`, by: inRelease,
-	},
-	{
-		rule: "facts: a sandbox that still has an entry is not taken (0308)",
-		file: "internal/facts/read.go",
-		old:  `s.Taken = s.Taken && entry.Superseded && !entry.Removed`,
-		new:  `s.Taken = s.Taken && !entry.Removed`, by: []string{"./internal/facts", "./controllers/pod"},
-	},
-	{
 		rule: "NodeOutOfService: a missing response counts only from when the API server is reached (0304, R3)",
 		file: "internal/release/agent.go",
 		old:  `	if o.ReachedSince.After(since) {`,

@@ -69,7 +69,7 @@ func (r *Read) NeedsNode() bool {
 		return false
 	}
 	return !r.Pod.IsKnown() || r.Pod.Get().Deleting || Ending(r.Pod, r.Record).ByKubelet() || (r.Evidence == release.EvidenceAgent && len(r.Held) > 0) ||
-		slices.ContainsFunc(r.Held, func(held Held) bool { return held.Superseded })
+		slices.ContainsFunc(r.Held, func(held Held) bool { return held.Followed })
 }
 
 // endedEmpty says whether the kubelet terminated a pod that is being deleted, no pool has an entry for it, and no agent was queried: then no state of
@@ -152,11 +152,10 @@ func (r *Read) sandboxes() release.Fact[[]release.Sandbox] {
 			index[entry.SandboxID] = at
 			exchange := r.Queries.About(entry.SandboxID, r.reporterOf(entry.SandboxID))
 			sandboxes = append(sandboxes, release.Sandbox{ID: entry.SandboxID, Machine: Machine(r.Record, entry.SandboxID),
-				Attribution: Attributed(r.Record, &r.Queries, r.UID, entry.SandboxID, entry.Attribution), Query: exchange.Query, Response: exchange.Response, Followed: true, Taken: true})
+				Attribution: Attributed(r.Record, &r.Queries, r.UID, entry.SandboxID, entry.Attribution), Query: exchange.Query, Response: exchange.Response, Followed: true})
 		}
 		s := &sandboxes[at]
 		s.Followed = s.Followed && entry.Followed
-		s.Taken = s.Taken && entry.Superseded && !entry.Removed
 		s.Conflict = s.Conflict || entry.Conflict
 		s.Shown = s.Shown || Shows(r.Object, entry)
 		// The persisted time, so that a restart never shortens a wait.

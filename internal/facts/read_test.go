@@ -75,23 +75,3 @@ func reads(now time.Time) map[string]Read {
 	}
 	return all
 }
-
-// TestI1ASandboxWithAnEntryIsNotTaken: one of its addresses stands for it yet, or none stands at all.
-func TestI1ASandboxWithAnEntryIsNotTaken(t *testing.T) {
-	stands, taken, removed := Held{}, Held{Superseded: true}, Held{Superseded: true, Removed: true}
-	for name, tc := range map[string]struct {
-		held []Held
-		want bool
-	}{
-		"each of its addresses is another sandbox's": {[]Held{taken, taken}, true},
-		"one of its addresses has its entry":         {[]Held{taken, stands}, false},
-		"one of its addresses has no entry":          {[]Held{taken, removed}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := Read{HeldRead: release.Known(struct{}{}), Held: tc.held, Record: &v1alpha1.IPAllocation{}}
-			if got := r.sandboxes().Get(); len(got) != 1 || got[0].Taken != tc.want {
-				t.Errorf("got %+v, want taken: %t", got, tc.want)
-			}
-		})
-	}
-}

@@ -205,7 +205,7 @@ func judgeInUse(o Observation, s *Sandbox, now time.Time) Decision {
 	}
 	report, responded := exchange.Report(o.Node.Get())
 	switch {
-	case responded && s.hasNoEntry() && s.isGone(report):
+	case responded && s.Followed && s.isGone(report):
 		return dropFollowed(judgeReported(RowPodInUse, s, report, "the agent of its node reports that it is gone ("+report.Reason+")"))
 	case responded && replaces(report, s):
 		return rewrite(s, report)
@@ -237,7 +237,7 @@ func doubted(o Observation, s *Sandbox, now time.Time) (left time.Duration, doub
 		return remaining(node.ReadySince, o.Settings.ReleaseDelay, now), true
 	case relation == Rebooted:
 		return remaining(node.ReadySince, o.Settings.ReleaseDelay, now), true
-	case len(o.Sandboxes.Get()) < 2 && !s.Taken:
+	case len(o.Sandboxes.Get()) < 2:
 		return 0, false
 	}
 	return remaining(nextSince(o.Sandboxes.Get(), s), o.Settings.ReleaseDelay, now), true

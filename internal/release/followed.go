@@ -31,12 +31,10 @@ func dropFollowed(d Decision) Decision {
 	return d
 }
 
-// isGone says whether a report shows that the sandbox itself is gone. For one without an entry, another living sandbox of the pod does not matter.
+// isGone says whether a report shows that the sandbox itself is gone. For a followed one, another living sandbox of the pod does not matter.
 func (s *Sandbox) isGone(report Response) bool {
-	return report.gone() || (s.hasNoEntry() && report.Reason == string(v1alpha1.ReasonSandboxReplaced))
+	return report.gone() || (s.Followed && report.Reason == string(v1alpha1.ReasonSandboxReplaced))
 }
-
-func (s *Sandbox) hasNoEntry() bool { return s.Followed || s.Taken }
 
 // neverListed says whether the sandbox counts as gone because no list of the node ever showed it.
 func (r Response) neverListed() bool {
@@ -46,8 +44,7 @@ func (r Response) neverListed() bool {
 // replacedByItsKubelet says whether the kubelet created the next sandbox on the same machine. Without agents that is the evidence that it stopped the
 // one before.
 func replacedByItsKubelet(o Observation, s *Sandbox) bool {
-	next := s.Followed || s.Taken && nextSince(o.Sandboxes.Get(), s).After(s.UnchangedSince)
-	if o.Evidence != EvidenceKubelet || !next || s.Conflict || !s.Machine.IsKnown() || !o.Node.IsKnown() {
+	if o.Evidence != EvidenceKubelet || !s.Followed || s.Conflict || !s.Machine.IsKnown() || !o.Node.IsKnown() {
 		return false
 	}
 	relation := Compare(s.Machine.Get(), o.Node.Get().Machine)
@@ -56,5 +53,5 @@ func replacedByItsKubelet(o Observation, s *Sandbox) bool {
 
 func dropReplaced(row Row, s *Sandbox) Decision {
 	return Decision{Row: row, Action: Drop, Reason: v1alpha1.ReasonSandboxReplaced, Sandboxes: []string{s.ID},
-		Message: "sandbox " + s.ID + ": the kubelet made another sandbox of the pod in its place, and the pool has its address for another one"}
+		Message: "sandbox " + s.ID + ": the kubelet made another sandbox of the pod in its place, which has its address"}
 }

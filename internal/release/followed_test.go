@@ -15,8 +15,6 @@ import (
 
 func isFollowed(s *Sandbox) { s.Followed = true }
 
-func isTaken(s *Sandbox) { s.Taken = true }
-
 // ofPod changes the pod UID with which an agent reports to have seen the sandbox.
 func ofPod(uid types.UID) func(*Response) { return func(r *Response) { r.PodUID = uid } }
 
@@ -77,47 +75,6 @@ func TestI1ASandboxThatALaterOneFollowedIsNotForgotten(t *testing.T) {
 			terminating(notDeleting, both(), node(Node{Machine: replaced, Ready: true})), Decision{Row: RowPodInUse, Action: Keep, Reason: v1alpha1.ReasonPodInUse}},
 		"on cached reads nothing is forgotten": {
 			terminating(agent, cached, finished, both(byAgent(gone))), Decision{Row: RowTerminatedAfterDeletion, Action: Reread, Intended: Drop, Reason: v1alpha1.ReasonSandboxGone, Sandboxes: []string{"s1"}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, Decide(tc.o, now), cmpopts.IgnoreFields(Decision{}, "Message", "After", "Then")); diff != "" {
-				t.Errorf("Decide (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-// TestI2ASandboxWhoseAddressAnotherPodHasIsForgottenOnceItIsGone: its CNI DEL freed the address, and the pod got another one for its next sandbox.
-// Until then both pods are in conflict, although no two sandboxes use the address.
-func TestI2ASandboxWhoseAddressAnotherPodHasIsForgottenOnceItIsGone(t *testing.T) {
-	since := func(ago time.Duration) func(*Sandbox) { return func(s *Sandbox) { s.UnchangedSince = now.Add(-ago) } }
-	by := func(reason v1alpha1.Reason, change ...func(*Response)) func(*Sandbox) {
-		return queried(newQuery(func(q *Query) { q.Rewrite = true }), Known(responded(append(change, func(r *Response) { r.Reason = string(reason) })...)))
-	}
-	first := func(change ...func(*Sandbox)) Sandbox {
-		return sandbox("s1", append([]func(*Sandbox){isTaken, since(time.Hour)}, change...)...)
-	}
-	next := sandbox("s2", since(30*time.Minute), queried(newQuery(func(q *Query) { q.SandboxID, q.Rewrite = "s2", true }),
-		Known(responded(alive, func(r *Response) { r.SandboxID, r.Reason = "s2", string(v1alpha1.ReasonSandboxReady) }))))
-	keep := Decision{Row: RowPodInUse, Action: Keep, Reason: v1alpha1.ReasonPodInUse}
-	kept := keep
-	kept.Queried = true
-	drop := func(reason v1alpha1.Reason) Decision {
-		return Decision{Row: RowPodInUse, Action: Drop, Reason: reason, Sandboxes: []string{"s1"}}
-	}
-	for name, tc := range map[string]struct {
-		o    Observation
-		want Decision
-	}{
-		"its node is queried": {terminating(agent, notDeleting, sandboxes(first(), next)),
-			Decision{Row: RowPodInUse, Action: Confirm, Reason: v1alpha1.ReasonAwaitingNodeResponse, Sandboxes: []string{"s1"}}},
-		"its node is queried before there is a next one": {terminating(agent, notDeleting, sandboxes(first())),
-			Decision{Row: RowPodInUse, Action: Confirm, Reason: v1alpha1.ReasonAwaitingNodeResponse, Sandboxes: []string{"s1"}}},
-		"it was replaced":                      {terminating(agent, notDeleting, sandboxes(first(by(v1alpha1.ReasonSandboxReplaced, alive, followed)), next)), drop(v1alpha1.ReasonSandboxGone)},
-		"it is gone":                           {terminating(agent, notDeleting, sandboxes(first(by(v1alpha1.ReasonSandboxAbsent, gone)))), drop(v1alpha1.ReasonSandboxGone)},
-		"it is alive: two use the address":     {terminating(agent, notDeleting, sandboxes(first(by(v1alpha1.ReasonSandboxReady, alive)), next)), kept},
-		"without agents, there is a next one":  {terminating(notDeleting, sandboxes(first(), next)), drop(v1alpha1.ReasonSandboxReplaced)},
-		"without agents, there is no next one": {terminating(notDeleting, sandboxes(first())), keep},
-		"without agents, on another machine":   {terminating(notDeleting, sandboxes(first(), next), node(Node{Machine: replaced, Ready: true})), keep},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, Decide(tc.o, now), cmpopts.IgnoreFields(Decision{}, "Message", "After", "Then")); diff != "" {

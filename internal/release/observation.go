@@ -125,8 +125,6 @@ type Sandbox struct {
 	Shown bool
 	// Followed: it has no entry, because a later sandbox of the same pod UID has, or had, its addresses.
 	Followed bool
-	// Taken: it has no entry, because other sandboxes have its addresses by now, of the same pod UID or not.
-	Taken bool
 	// Conflict: one of its addresses belongs to another pod UID that is not proven gone.
 	Conflict bool
 }
