@@ -182,14 +182,14 @@ func (r *releaseOptions) one(ctx context.Context, c *collect.Cluster, ip netip.A
 	return err
 }
 
-// lookAgain refuses where something speaks against the release by now that was not shown: a prompt may stand for hours.
+// lookAgain refuses where there are objections by now that were not shown: a prompt may stand for hours.
 func (r *releaseOptions) lookAgain(ctx context.Context, c *collect.Cluster, ip netip.Addr, shown *byhand.Case) error {
 	facts, _, err := c.ByHand(ctx, ip, r.pool, r.sandbox)
 	if err != nil {
 		return err
 	}
 	if news := shown.News(byhand.Judge(facts, r.now()), r.force); len(news) > 0 {
-		return refuse("meanwhile this came to speak against it: %s. Nothing was changed; run it again", strings.Join(news, "; "))
+		return refuse("since the prompt there are new objections: %s. Nothing was changed; run it again", strings.Join(news, "; "))
 	}
 	return nil
 }

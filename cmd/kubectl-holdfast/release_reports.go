@@ -83,19 +83,19 @@ func (r *releaseOptions) leak(ctx context.Context, c *collect.Cluster, facts *au
 
 // failedOf is the failure of a release of many entries. It is a refusal, after which nothing was released, only where each of them was refused.
 func failedOf(entries int, failures []error) error {
-	var told []error
+	var all []error
 	refused := 0
 	for _, err := range failures {
 		if _, is := errors.AsType[*refusedError](err); is {
 			refused++
 			err = errors.New(err.Error())
 		}
-		told = append(told, err)
+		all = append(all, err)
 	}
 	if len(failures) == 0 || refused == entries {
 		return errors.Join(failures...)
 	}
-	return fmt.Errorf("%d of %d entries were released; the others were not: %w", entries-len(failures), entries, errors.Join(told...))
+	return fmt.Errorf("%d of %d entries were released; the others were not: %w", entries-len(failures), entries, errors.Join(all...))
 }
 
 // auditNow reads the facts of the third audit, for which there have to be records.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -111,10 +112,12 @@ func (u *unholdOptions) unhold(ctx context.Context, c *collect.Cluster, pod *cor
 	remover := finalizer.Client{Writer: c.Client, Reader: c.Client, FieldManager: auditlog.Reporter}
 	way, err := remover.Unhold(ctx, finalizer.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}, statement.Because(u.reason))
 	switch {
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%w; the finalizer stays, and so do the tombstones. It needs patch on pods, and the verb unhold on ipallocations.holdfast.dev", err)
 	case err != nil:
-		return fmt.Errorf("%w; the finalizer stays, and what is kept stays kept. Run it again", err)
+		return fmt.Errorf("%w; the finalizer stays, and so do the tombstones. Run it again", err)
 	case way == finalizer.WayGone:
-		fmt.Fprintf(u.Out, "Nothing to do: %s is gone, or its finalizer is.\n", what)
+		fmt.Fprintf(u.Out, "Nothing to do: %s is deleted, or Holdfast does not hold it any more.\n", what)
 		return nil
 	}
 	fmt.Fprintf(u.Out, "Took the finalizer %s off %s. Its record stays until its addresses are released: kubectl holdfast explain %s\n", v1alpha1.Finalizer, what, pod.UID)

@@ -118,7 +118,7 @@ func (p *Pods) seeBound(pod *corev1.Pod) {
 // seeChange records the network-status of a pod when its deletion or termination begins.
 func (p *Pods) seeChange(last, object any) {
 	before, after := last.(*corev1.Pod), object.(*corev1.Pod)
-	if before.UID != after.UID { // a list after a lost watch has the next pod of the name in the place of this one
+	if before.UID != after.UID { // a list after a lost watch: the next pod of the name is shown as a change of this one
 		p.forget(before.UID)
 	} else if !facts.IsEnding(before) && facts.IsEnding(after) {
 		p.mu.Lock()

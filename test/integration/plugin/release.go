@@ -100,7 +100,7 @@ var _ = suite.Describe("A release by hand", Ordered, func() {
 		Expect(r.err).To(ContainSubstring("there is nothing to release"))
 	}, SpecTimeout(specTimeout))
 
-	It("looks again once the prompt is answered, and refuses what came to speak against it meanwhile", func(ctx context.Context) {
+	It("reads again once the prompt is answered, and refuses a release with a new objection", func(ctx context.Context) {
 		pod := w.run(ctx, "web-0", 1)
 		w.setNode(ctx, func(node *corev1.Node) { setReady(node, corev1.ConditionUnknown) })
 		forceDelete(ctx, pod)
@@ -115,7 +115,7 @@ var _ = suite.Describe("A release by hand", Ordered, func() {
 		fmt.Fprintln(keyboard, w.ip(1))
 		r := ended(ctx, session)
 		Expect(r.code).To(Equal(5), r.out+r.err)
-		Expect(r.err).To(And(ContainSubstring("meanwhile this came to speak against it"), ContainSubstring("db-0"), ContainSubstring("shows the address")))
+		Expect(r.err).To(And(ContainSubstring("since the prompt there are new objections"), ContainSubstring("db-0"), ContainSubstring("shows the address")))
 		Expect(w.entries(ctx)).To(HaveKey("1"))
 	}, SpecTimeout(specTimeout))
 
