@@ -74,7 +74,7 @@ func (f *replicas) ready(ctx context.Context) (err error) {
 		return err
 	}
 	f.pod = protected(oursNamespace, fmt.Sprintf("last-%d", f.killed))
-	if err := f.k.terminating(ctx, f.pod, subjects{}); err != nil {
+	if err := f.k.terminating(ctx, 1, subjects{namespace: f.pod.Namespace, newPod: func(int) *corev1.Pod { return f.pod }}); err != nil {
 		return err
 	}
 	if f.events, err = f.k.load.CoreV1().Pods(oursNamespace).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + f.pod.Name}); err != nil {

@@ -22,10 +22,12 @@ import (
 const (
 	bareWatcher = "watch event, bare patch"
 	p99         = "p99Seconds"
+	// preparedAtOnce are pods that are being deleted, of which each waits for its report. All are over long before a grace period is.
+	preparedAtOnce = 50
 )
 
-// releaseLatency deletes one pod at a time, reports its termination as its kubelet does, and waits for the end of the object. The manager has recorded
-// an address of it, and the entry is gone by then, as after every CNI DEL. In the other arm a client watches the pods and takes a finalizer of the
+// releaseLatency reports the termination of one pod at a time, as its kubelet does, and waits for the end of the object. The manager has recorded an
+// address of it, and the entry is gone by then, as after every CNI DEL. In the other arm a client watches the pods and takes a finalizer of the
 // benchmark's own off when it sees that report.
 var releaseLatency = experiment{
 	repeats: 10,
@@ -40,7 +42,7 @@ var releaseLatency = experiment{
 		if err != nil {
 			return nil, err
 		}
-		address, err := w.address(ctx)
+		addresses, err := w.addresses(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -55,8 +57,9 @@ var releaseLatency = experiment{
 			}}
 		}
 		return []arm{
-			one(ours, subjects{namespace: oursNamespace, newPod: address.shown, running: address.add, deleted: address.del}),
-			one(bareWatcher, subjects{namespace: bareNamespace, newPod: withBareFinalizer, take: k.takeBareFinalizer}),
+			one(ours, subjects{namespace: oursNamespace, newPod: addresses.shown, running: addresses.add, deleted: addresses.del}),
+			one(bareWatcher, subjects{namespace: bareNamespace, take: k.takeBareFinalizer,
+				newPod: func(i int) *corev1.Pod { return withBareFinalizer(bareNamespace, podName(i)) }}),
 		}, nil
 	},
 }
@@ -64,10 +67,10 @@ var releaseLatency = experiment{
 // subjects are the pods of an arm; the functions are nil where nothing has to be done.
 type subjects struct {
 	namespace string
-	newPod    func(namespace, name string) *corev1.Pod
-	// running is called once a pod exists, and deleted once it is being deleted.
-	running func(ctx context.Context, p *corev1.Pod) error
-	deleted func(ctx context.Context) error
+	newPod    func(i int) *corev1.Pod
+	// running is called once the prepared pods exist, and deleted once they are being deleted.
+	running func(ctx context.Context, pods []*corev1.Pod) error
+	deleted func(ctx context.Context, pods []*corev1.Pod) error
 	// take is called for a pod that a watch event shows as terminated.
 	take func(ctx context.Context, name string) error
 }
@@ -87,25 +90,37 @@ func latencyRow(name, title, value string, target float64) row {
 func (k *reportingNode) oneByOne(ctx context.Context, n int, of subjects) ([]float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	events, err := k.load.CoreV1().Pods(of.namespace).Watch(ctx, metav1.ListOptions{})
+	latencies := make([]float64, 0, n)
+	for len(latencies) < n {
+		some, err := k.prepared(ctx, min(preparedAtOnce, n-len(latencies)), of)
+		if err != nil {
+			return nil, err
+		}
+		latencies = append(latencies, some...)
+	}
+	return latencies, nil
+}
+
+// prepared makes n pods that are being deleted, and reports on one after the other.
+func (k *reportingNode) prepared(ctx context.Context, n int, of subjects) ([]float64, error) {
+	if err := k.terminating(ctx, n, of); err != nil {
+		return nil, err
+	}
+	events, err := k.load.CoreV1().Pods(of.namespace).Watch(ctx, metav1.ListOptions{}) // it begins with the pods as they are
 	if err != nil {
 		return nil, err
 	}
 	defer events.Stop()
-	latencies := make([]float64, 0, n)
-	for i := range n {
-		name := fmt.Sprintf("p-%d", i)
-		if err := k.terminating(ctx, of.newPod(of.namespace, name), of); err != nil {
-			return nil, err
+	latencies := make([]float64, n)
+	for i := range latencies {
+		if latencies[i], err = k.lastReport(ctx, events, of, podName(i)); err != nil {
+			return nil, fmt.Errorf("pod %s: %w", podName(i), err)
 		}
-		latency, err := k.lastReport(ctx, events, of, name)
-		if err != nil {
-			return nil, fmt.Errorf("pod %s: %w", name, err)
-		}
-		latencies = append(latencies, latency)
 	}
 	return latencies, nil
 }
+
+func podName(i int) string { return fmt.Sprintf("p-%d", i) }
 
 // lastReport reports and deletes a pod as its kubelet does, and returns after how many seconds it was gone.
 func (k *reportingNode) lastReport(ctx context.Context, events watch.Interface, of subjects, name string) (float64, error) {
@@ -134,24 +149,29 @@ func (k *reportingNode) lastReport(ctx context.Context, events watch.Interface, 
 	return ended.Sub(began).Seconds(), err
 }
 
-// terminating makes a pod on the node that is being deleted within its grace period.
-func (k *reportingNode) terminating(ctx context.Context, p *corev1.Pod, of subjects) error {
-	p.Spec.NodeName = deadNode
-	p.Spec.TerminationGracePeriodSeconds = new(int64(30))
-	pods := k.load.CoreV1().Pods(p.Namespace)
-	created, err := pods.Create(ctx, p, metav1.CreateOptions{})
+// terminating makes pods on the node that are being deleted within their grace period.
+func (k *reportingNode) terminating(ctx context.Context, n int, of subjects) error {
+	pods, created := k.load.CoreV1().Pods(of.namespace), make([]*corev1.Pod, n)
+	err := inParallel(ctx, clients, n, func(ctx context.Context, i int) (err error) {
+		p := of.newPod(i)
+		p.Spec.NodeName = deadNode
+		p.Spec.TerminationGracePeriodSeconds = new(int64(30))
+		created[i], err = pods.Create(ctx, p, metav1.CreateOptions{})
+		return err
+	})
+	if err == nil && of.running != nil {
+		err = of.running(ctx, created)
+	}
 	if err != nil {
 		return err
 	}
-	if of.running != nil {
-		if err := of.running(ctx, created); err != nil {
-			return err
-		}
-	}
-	if err := pods.Delete(ctx, p.Name, metav1.DeleteOptions{}); err != nil || of.deleted == nil {
+	err = inParallel(ctx, clients, n, func(ctx context.Context, i int) error {
+		return pods.Delete(ctx, created[i].Name, metav1.DeleteOptions{})
+	})
+	if err != nil || of.deleted == nil {
 		return err
 	}
-	return of.deleted(ctx)
+	return of.deleted(ctx, created)
 }
 
 // report is the kubelet's last write of the status.
