@@ -95,7 +95,7 @@ func failedOf(entries int, failures []error) error {
 	if len(failures) == 0 || refused == entries {
 		return errors.Join(failures...)
 	}
-	return fmt.Errorf("%d of %d entries were released; the others were not: %w", entries-len(failures), entries, errors.Join(all...))
+	return fmt.Errorf("%d of %d entries were released; the others failed: %w", entries-len(failures), entries, errors.Join(all...))
 }
 
 // auditNow reads the facts of the third audit, for which there have to be records.

@@ -151,7 +151,7 @@ func (v *view) isVoid(d release.Decision, q facts.QueryKey) bool {
 	return (d.Action == release.Keep && !d.Queried) || (q.SandboxID == v1alpha1.AnySandbox && (lives || holds))
 }
 
-// withdrawsReports says whether a decision withdraws a query by whose response an address may be held: a cache may still show the pod alive (R11).
+// withdrawsReports says whether a decision withdraws a query that may hold an address by its response: a cache may still show the pod alive (R11).
 func (v *view) withdrawsReports(d release.Decision) bool {
 	return slices.ContainsFunc(v.queries.All(), func(q facts.QueryKey) bool {
 		return v.isVoid(d, q) && !v.queries.About(q.SandboxID, q.NodeUID).Query.Get().Rewrite

@@ -236,7 +236,7 @@ func TestR11ACacheThatShowsThePodAliveWithdrawsNoReport(t *testing.T) {
 	f.holdsUntil(0)
 	f.WriteQueries()
 	if left := f.QueriesAbout("old"); len(left) != 1 {
-		t.Fatalf("queries that stand: %v; expected the one whose response holds the address", left)
+		t.Fatalf("queries that stand: %v; expected the one that holds the address by its response", left)
 	}
 	late = false
 	f.holdsUntil(onepod.NodeGoneDelay, 2*onepod.NodeGoneDelay)

@@ -46,7 +46,7 @@ var byHandMutants = []mutant{
 		new:  `refused > 0 {`, by: inPlugin,
 	},
 	{
-		rule: "by hand: an unheld pod whose updates are refused goes through its status (0306)",
+		rule: "by hand: unhold patches pods/status where pod updates are refused (0306)",
 		file: "internal/finalizer/finalizer.go",
 		old:  `	statusErr := c.patch(ctx, pod, patch, "status")`,
 		new:  `	statusErr := err`, by: inPluginSuite,
@@ -64,7 +64,7 @@ var byHandMutants = []mutant{
 		new:  `		if i.Standing && p.missing {`, by: inWhereabouts,
 	},
 	{
-		rule: "audit: a tombstone whose address a pod shows is not releasable (0306)",
+		rule: "audit: a tombstone is not releasable while a pod shows its address (0306)",
 		file: "internal/inspect/audit/audit.go",
 		old: `		f = f.ofRecord(owner)
 	}

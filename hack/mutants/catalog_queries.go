@@ -103,19 +103,19 @@ var queryMutants = []mutant{
 		new:  `_ = withdrawn(before, seen)`, by: inOrphans,
 	},
 	{
-		rule: "queries: a cached look withdraws no query by whose response an address may be held (0307, R11)",
+		rule: "queries: a cached look withdraws no query that may hold an address by its response (0307, R11)",
 		file: "controllers/pod/controller.go",
 		old:  `	if !seen.live && seen.withdrawsReports(decision) {`,
 		new:  `	if !seen.live && seen.withdrawsReports(decision) && false {`, by: inPods,
 	},
 	{
-		rule: "watch: a pod in whose place a list has the next of its name is looked at (0307)",
+		rule: "watch: a pod that a list replaced by the next one of its name is looked at (0307)",
 		file: "controllers/pod/watches.go",
 		old:  `q.Add(e.ObjectOld.UID)`,
 		new:  `_ = e.ObjectOld.UID`, by: inPods,
 	},
 	{
-		rule: "watch: a pod in whose place a list has the next of its name is forgotten (0307)",
+		rule: "watch: what was seen of a pod is dropped where a list replaced it by the next one of its name (0307)",
 		file: "controllers/witness/witness.go",
 		old:  `p.forget(before.UID)`,
 		new:  `_ = before.UID`, by: []string{"./controllers/witness"},

@@ -153,10 +153,13 @@ func (x *index) releasing(e *ipam.Entry) {
 	if x.byName[e.Releasing] != nil {
 		return
 	}
-	f := about(Leak, "ReleaseUnfinished", e, "%s in pool %s has the tombstone of record %s, which does not exist any more: no controller releases it, and a sandbox may use it whose pod vanished or was unheld", e.IP, e.Pool, e.Releasing)
+	f := about(Leak, "ReleaseUnfinished", e, "%s in pool %s has the tombstone of record %s, which does not exist any more", e.IP, e.Pool, e.Releasing)
 	f.Do = "find out whether its sandbox is gone; then compare two reports, and release it by them (kubectl holdfast release --from-report)"
 	f.Releasable = true
 	owner, orphan := x.owner(e.SandboxID)
+	if owner == nil && orphan == nil {
+		f.Message += ": no controller releases it, and if its pod vanished or was unheld, a sandbox may use the address"
+	}
 	if owner != nil {
 		f = f.ofRecord(owner)
 	}

@@ -72,7 +72,7 @@ func ends(pod *corev1.Pod) {
 	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", Subresource: "status", Time: &written, FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:phase":{}}}`)}}
 }
 
-// orphaned has the record of an orphan hold the entry, whose name a pod may have by now.
+// orphaned has the record of an orphan hold the entry. named is the pod that has the name in it by now, or nil.
 func (f *Facts) orphaned(named *corev1.Pod) {
 	f.Owner.UID = types.UID(v1alpha1.OrphanPrefix + sandbox)
 	f.Owner.Record.Name = string(f.Owner.UID)

@@ -37,7 +37,7 @@ var _ = suite.Describe("The protection policy", fixture.Needs(kubeversion.Mutati
 		expectProtection(c.pod, created, c.policy)
 	}, cases())
 
-	It("protects a pod whose list of finalizers and whose labels are empty", func(ctx context.Context) {
+	It("protects a pod that has an empty list of finalizers and an empty map of labels", func(ctx context.Context) {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(newPod(naming("blue")))
 		Expect(err).NotTo(HaveOccurred())
 		pod := &unstructured.Unstructured{Object: content}

@@ -38,7 +38,7 @@ func (w *world) addresses(ctx context.Context) (*addresses, error) {
 	return a, w.seed.Create(ctx, whereaboutsObject("IPPool", of.pool, map[string]any{"range": of.network, "allocations": map[string]any{}}))
 }
 
-// shown is a pod whose network-status shows its address.
+// shown is a pod that shows its address in its network-status.
 func (a *addresses) shown(i int) *corev1.Pod {
 	p := onNetwork(oursNamespace, podName(i))
 	p.Annotations[nadv1.NetworkStatusAnnot] = fmt.Sprintf(`[{"name":"%s/%s","interface":"net1","ips":[%q]}]`, oursNamespace, network, seatOf(0, i+1).address)
