@@ -8,10 +8,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -249,6 +251,34 @@ func TestRequestsAtOnceAreBoundedByTheirBytes(t *testing.T) {
 		t.Errorf("a large request afterwards: HTTP %d; want capacity again", after.Code)
 	}
 }
+
+// TestBodiesThatDoNotComeKeepNoOtherRequestWaiting: as many clients declare small bodies, and send none, as the budget has room for.
+func TestBodiesThatDoNotComeKeepNoOtherRequestWaiting(t *testing.T) {
+	h := serve("test", maxPoolBytes, responding(admission.Allowed("")))
+	reading, done := make(chan struct{}), make(chan struct{})
+	var group sync.WaitGroup
+	for range smallBytesAtOnce / smallRequest {
+		body, rest := io.Pipe()
+		request := httptest.NewRequest(http.MethodPost, "/?timeout=10s", io.MultiReader(readerFunc(func([]byte) (int, error) {
+			reading <- struct{}{}
+			return 0, io.EOF
+		}), body))
+		request.Header.Set("Content-Type", "application/json")
+		request.ContentLength = smallRequest
+		group.Go(func() { h.ServeHTTP(httptest.NewRecorder(), request) })
+		group.Go(func() { <-done; _ = rest.Close() })
+		<-reading
+	}
+	if response := post(h, reviewOfPod); response.Code != http.StatusOK {
+		t.Errorf("a request of the API server meanwhile: HTTP %d, %s; want a response", response.Code, response.Body)
+	}
+	close(done)
+	group.Wait()
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 func TestTheWholeRequestReachesTheHandler(t *testing.T) {
 	sent := admissionv1.AdmissionRequest{

@@ -103,7 +103,7 @@ func (v *IPPoolReleaseValidator) readFirst(write *releaseguard.Write) {
 // poolChanges compares the pool before and after, and returns the former with at least the entries that were removed. If every entry is removed, none is added.
 func (v *IPPoolReleaseValidator) poolChanges(req *admission.Request) (before *ipam.AdmittedPool, removals []releaseguard.Removal, adds bool, err error) {
 	var after map[string]releaseguard.Entry
-	if req.Operation == admissionv1.Delete {
+	if deletes(req) {
 		before, err = v.options.Backend.DecodePool(req.OldObject.Raw)
 	} else {
 		var pool *ipam.AdmittedPool

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -183,10 +184,7 @@ func decodeObject(raw []byte) (*unstructured.Unstructured, error) {
 
 // objectName is "namespace/name", or the name of a cluster-scoped object.
 func objectName(u *unstructured.Unstructured) string {
-	if u.GetNamespace() == "" {
-		return u.GetName()
-	}
-	return u.GetNamespace() + "/" + u.GetName()
+	return cache.NewObjectName(u.GetNamespace(), u.GetName()).String()
 }
 
 func letThrough(reason v1alpha1.Reason) nodeidentity.Judgment {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -60,12 +59,12 @@ func (g *releaseGuard) daemonSetPod(ctx context.Context, user *authenticationv1.
 	if !isBound || !g.trusts(bound.Namespace) {
 		return release.Absent[releaseguard.DaemonSetPod]()
 	}
-	if proven, known := g.proven.get(bound); known {
-		return release.Known(proven)
+	if proven, known := g.proven.Get(bound); known {
+		return release.Known(proven.(releaseguard.DaemonSetPod))
 	}
 	fact := g.prove(ctx, bound)
 	if fact.IsKnown() {
-		g.proven.add(bound, fact.Get())
+		g.proven.Add(bound, fact.Get())
 	}
 	return fact
 }
@@ -114,31 +113,6 @@ func (g *releaseGuard) prove(ctx context.Context, bound boundPod) release.Fact[r
 		return release.Known(releaseguard.DaemonSetPod{Name: bound.String(), NodeName: bound.node,
 			ReconcilerShared: g.options.Backend.ReconcilerShared(imagesOf(new(pod.Get())))})
 	}
-}
-
-// provenPods are the pods that were found to be a trusted DaemonSet's.
-type provenPods struct {
-	mu   sync.Mutex
-	pods map[boundPod]releaseguard.DaemonSetPod
-}
-
-// mostProven bounds the memory; past it everything is read again.
-const mostProven = 20000
-
-func (p *provenPods) get(pod boundPod) (proven releaseguard.DaemonSetPod, known bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	proven, known = p.pods[pod]
-	return proven, known
-}
-
-func (p *provenPods) add(pod boundPod, proven releaseguard.DaemonSetPod) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.pods == nil || len(p.pods) >= mostProven {
-		p.pods = map[boundPod]releaseguard.DaemonSetPod{}
-	}
-	p.pods[pod] = proven
 }
 
 // boundPod is the pod that a token names, and the node on which it was when the token was made.

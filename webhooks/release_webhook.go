@@ -3,18 +3,23 @@
 package webhooks
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/apijson"
 	"github.com/holdfast-dev/holdfast/internal/eventlimit"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -111,18 +116,40 @@ func SetupReleaseWebhooks(mgr manager.Manager, o ReleaseOptions) error {
 	return nil
 }
 
+// deletes reports whether the write deletes the object. An update that removes the last finalizer of an object that is being deleted does so too, without a
+// review of a deletion (k8s.io/apiserver pkg/registry/generic/registry/store.go, ShouldDeleteDuringUpdate).
+func deletes(req *admission.Request) bool {
+	var after struct {
+		Metadata struct {
+			DeletionTimestamp string   `json:"deletionTimestamp"`
+			Finalizers        []string `json:"finalizers"`
+		} `json:"metadata"`
+	}
+	if req.Operation == admissionv1.Delete {
+		return true
+	}
+	if !bytes.Contains(req.Object.Raw, []byte("deletionTimestamp")) || apijson.Unmarshal(req.Object.Raw, &after) != nil { // what decodes the object reports the error
+		return false
+	}
+	return after.Metadata.DeletionTimestamp != "" && len(after.Metadata.Finalizers) == 0
+}
+
 // releaseGuard is what both webhooks share.
 type releaseGuard struct {
 	options  ReleaseOptions
 	reader   client.Reader
 	recorder events.EventRecorder
 	events   *eventlimit.Limit
-	proven   provenPods
+	// proven has the DaemonSetPod of each boundPod that was found to be a trusted DaemonSet's.
+	proven *lru.Cache
 	// authentic rejects reviews that the API server did not send; nil disables the check.
 	authentic *authenticator
 }
 
+// maxProvenPods bounds the memory of writers; one that was forgotten is read again.
+const maxProvenPods = 20000
+
 // newReleaseGuard takes a reader that bypasses every cache.
 func newReleaseGuard(live client.Reader, recorder events.EventRecorder, o ReleaseOptions) *releaseGuard {
-	return &releaseGuard{options: o, reader: live, recorder: recorder, events: eventlimit.New(o.Clock, eventBounds)}
+	return &releaseGuard{options: o, reader: live, recorder: recorder, events: eventlimit.New(o.Clock, eventBounds), proven: lru.New(maxProvenPods)}
 }

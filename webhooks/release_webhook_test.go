@@ -3,6 +3,7 @@
 package webhooks
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,6 +25,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -223,11 +225,29 @@ func TestAReadThatFailsIsNeverAnAbsence(t *testing.T) {
 			guard, _ := c.guard(t, ReleaseModeDeny)
 			validator := &IPPoolReleaseValidator{guard}
 			checkAllowed(t, validator.Handle(t.Context(), removal(t, tc.user, poolRange, tc.entries)))
-			guard.proven = provenPods{} // as after a restart
+			guard.proven = lru.New(maxProvenPods) // as after a restart
 			c.fail = map[reflect.Type]error{reflect.TypeOf(tc.breaks): errors.New("the API server does not respond")}
 			response := validator.Handle(t.Context(), removal(t, tc.user, poolRange, tc.entries))
 			checkRefused(t, response)
 		})
+	}
+}
+
+// TestAnUpdateThatDeletesThePoolIsItsDeletion: every entry stays in the object, and is gone with it.
+func TestAnUpdateThatDeletesThePoolIsItsDeletion(t *testing.T) {
+	beingDeleted := func(finalizers string) runtime.RawExtension {
+		return runtime.RawExtension{Raw: bytes.Replace(poolJSON(t, poolRange, web0).Raw, []byte(`"metadata":{`), []byte(`"metadata":{"deletionTimestamp":"2026-11-29T12:00:00Z",`+finalizers), 1)}
+	}
+	for finalizers, allowed := range map[string]bool{``: false, `"finalizers":[],`: false, `"finalizers":["example.com/b"],`: true} {
+		guard, _ := onNodeA().guard(t, ReleaseModeDeny)
+		request := removal(t, authenticationv1.UserInfo{Username: "reconciler"}, poolRange, web0)
+		request.OldObject, request.Object = beingDeleted(`"finalizers":["example.com/a","example.com/b"],`), beingDeleted(finalizers)
+		response := (&IPPoolReleaseValidator{guard}).Handle(t.Context(), request)
+		if allowed {
+			checkAllowed(t, response)
+		} else {
+			checkRefused(t, response)
+		}
 	}
 }
 

@@ -35,7 +35,7 @@ func (v *ReservationReleaseValidator) judge(ctx context.Context, req *admission.
 	if err != nil {
 		return undecidable(req, err)
 	}
-	if req.Operation != admissionv1.Delete {
+	if !deletes(req) {
 		after, err := v.options.Backend.DecodeReservation(req.Object.Raw)
 		if err != nil {
 			return undecidable(req, err)

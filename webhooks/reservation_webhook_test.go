@@ -49,6 +49,9 @@ func TestReservations(t *testing.T) {
 		return runtime.RawExtension{Raw: fmt.Appendf(nil, `{"metadata":{"namespace":"kube-system","name":"10.10.0.1"},"spec":{"podref":%q}}`, podRef)}
 	}
 	holders := []ipam.Key{{Backend: "whereabouts", Pool: "kube-system/10.10.0.0-24"}}
+	beingDeleted := func(finalizers string) runtime.RawExtension {
+		return runtime.RawExtension{Raw: bytes.Replace(reservation("default/web-0").Raw, []byte(`"metadata":{`), []byte(`"metadata":{"deletionTimestamp":"2026-11-29T12:00:00Z",`+finalizers), 1)}
+	}
 	for name, tc := range map[string]struct {
 		cluster *cluster
 		request admissionv1.AdmissionRequest
@@ -75,6 +78,12 @@ func TestReservations(t *testing.T) {
 			Object: runtime.RawExtension{Raw: bytes.Replace(reservation("default/web-0").Raw, []byte(`"spec":{`), []byte(`"spec":{"ifname":"net2",`), 1)}}},
 		"an update that keeps the podref": {cluster: &cluster{holders: holders}, request: admissionv1.AdmissionRequest{
 			Operation: admissionv1.Update, OldObject: reservation("default/web-0"), Object: reservation("default/web-0")}, allowed: true},
+		"an update that deletes it, by removing its last finalizer": {cluster: &cluster{holders: holders}, request: admissionv1.AdmissionRequest{
+			Operation: admissionv1.Update, OldObject: beingDeleted(`"finalizers":["example.com/a"],`), Object: beingDeleted("")}},
+		"an update that deletes it, with an empty list of finalizers": {cluster: &cluster{holders: holders}, request: admissionv1.AdmissionRequest{
+			Operation: admissionv1.Update, OldObject: beingDeleted(`"finalizers":["example.com/a"],`), Object: beingDeleted(`"finalizers":[],`)}},
+		"an update of one that is being deleted, which leaves a finalizer": {cluster: &cluster{holders: holders}, request: admissionv1.AdmissionRequest{
+			Operation: admissionv1.Update, OldObject: beingDeleted(`"finalizers":["example.com/a","example.com/b"],`), Object: beingDeleted(`"finalizers":["example.com/b"],`)}, allowed: true},
 		"a deletion while its live pod shows the address": {cluster: &cluster{objects: []client.Object{showing("10.10.0.1")}},
 			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0")}},
 		"a deletion while its live pod shows another address": {cluster: &cluster{objects: []client.Object{showing("10.10.0.2")}},

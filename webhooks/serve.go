@@ -47,6 +47,9 @@ const (
 	smallBytesAtOnce = 8 << 20
 	largeBytesAtOnce = 8 << 20
 
+	// firstBytes is what a small request has memory for before its bytes come.
+	firstBytes = 16 << 10
+
 	// failuresPerSecond and failureBurst bound the log lines about calls that failed.
 	failuresPerSecond, failureBurst = 1, 25
 
@@ -60,7 +63,7 @@ var (
 	errUserTooLarge   = fmt.Errorf("the identity in the request is larger than %d bytes", maxUserBytes)
 )
 
-// The budgets of all webhooks of the process together, in bytes of requests that are being read, decoded or judged.
+// The budgets of all webhooks of the process together, in bytes of requests that are decoded or judged; of large ones while they are read, too (docs/decisions/0310).
 var smallRequests, largeRequests = semaphore.NewWeighted(smallBytesAtOnce), semaphore.NewWeighted(largeBytesAtOnce)
 
 // CouldNotTell is the response of a handler that can neither allow nor deny. Serve makes a failed call of it, so that the
@@ -77,8 +80,8 @@ func CouldNotTell(err error) admission.Response {
 // failed call. Only 403 and 422 are refusals. The body is a Status, whose message the API server hands
 // on to the client where failurePolicy is Fail (client-go, rest.Result.Error).
 //
-// A request is bounded in size and in members, before it is decoded, and all requests together in the bytes that they have at
-// once: a request that finds no capacity in its time is a failed call. It is bounded in time by a context that ends at three quarters of the time that the API
+// A request is bounded in size and in members, before it is decoded, and all requests that are decoded or judged together in bytes:
+// a request that finds no capacity in its time is a failed call. It is bounded in time by a context that ends at three quarters of the time that the API
 // server will wait (the parameter "timeout"), so that a handler whose reads hang can still respond.
 // A response has no Retry-After, which would make the API server's client try again within the same timeout.
 func Serve(name string, h admission.Handler) http.Handler {
@@ -156,15 +159,11 @@ func (s *server) review(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if mediaType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || mediaType != "application/json" {
 		return nil, fmt.Errorf("the content type is %.80q, expected application/json", r.Header.Get("Content-Type"))
 	}
-	free, err := s.reserve(ctx, r.ContentLength)
+	body, free, err := s.body(ctx, w, r)
 	if err != nil {
 		return nil, err
 	}
 	defer free()
-	body, err := s.readBody(ctx, w, r)
-	if err != nil {
-		return nil, err
-	}
 	request, err := decodeReview(body)
 	if err != nil {
 		return nil, err
@@ -180,6 +179,24 @@ func (s *server) review(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		return nil, fmt.Errorf("encoding the response: %w", err)
 	}
 	return encoded, nil
+}
+
+// body reads the request and reserves its bytes until free is called. A small one counts once it is there: a client that declares a body and sends none
+// must not keep those of the API server waiting. The memory for a large one is reserved first.
+func (s *server) body(ctx context.Context, w http.ResponseWriter, r *http.Request) (body []byte, free func(), err error) {
+	if 0 <= r.ContentLength && r.ContentLength <= smallRequest {
+		if body, err = s.readBody(ctx, w, r); err == nil {
+			free, err = s.reserve(ctx, r.ContentLength)
+		}
+		return body, free, err
+	}
+	if free, err = s.reserve(ctx, r.ContentLength); err != nil {
+		return nil, nil, err
+	}
+	if body, err = s.readBody(ctx, w, r); err != nil {
+		free()
+	}
+	return body, free, err
 }
 
 // reserve waits for the bytes that a request declares, or may have where it declares none.
@@ -208,7 +225,11 @@ func (s *server) errTooLarge() error {
 func (s *server) readBody(ctx context.Context, w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	defer stopReadingAtEnd(ctx, http.NewResponseController(w))()
 	var body bytes.Buffer
-	body.Grow(int(max(0, min(r.ContentLength, s.maxBytes))) + bytes.MinRead)
+	if declared := min(r.ContentLength, s.maxBytes); declared > smallRequest { // reserved
+		body.Grow(int(declared) + bytes.MinRead)
+	} else { // more than an ordinary review has
+		body.Grow(int(max(0, min(declared, firstBytes))) + bytes.MinRead)
+	}
 	if n, err := body.ReadFrom(io.LimitReader(r.Body, s.maxBytes+1)); err != nil {
 		return nil, fmt.Errorf("reading the request: %w", err)
 	} else if n > s.maxBytes {

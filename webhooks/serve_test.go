@@ -174,7 +174,6 @@ func TestServeEndsTheHandlersContextBeforeTheAPIServerGivesUp(t *testing.T) {
 	}
 }
 
-// A client that declares a body and sends a part of it has its share of the budget for the time of one request.
 func TestABodyThatDoesNotComeIsNotWaitedFor(t *testing.T) {
 	for name, http2 := range map[string]bool{"HTTP/1": false, "HTTP/2": true} {
 		t.Run(name, func(t *testing.T) {

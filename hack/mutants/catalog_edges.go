@@ -367,34 +367,4 @@ func removePending`, by: inWhereabouts,
 	StopPodSandbox(ctx context.Context, podSandboxID string) error
 `, by: []string{"./internal/sandbox/cri"},
 	},
-	{
-		rule: "policy holdfast-foreign-removals: CNI DEL has the token of a node (security 9)",
-		file: "config/components/refuse-foreign-removals/policy.yaml",
-		old:  ` && size(variables.nodeNames) == 1 && variables.nodeNames[0] != ""`,
-		new:  ``, by: inPolicySuite,
-	},
-	{
-		rule: "policy holdfast-finalizer: an annotation of before is no reason to take the finalizer off (S3)",
-		file: "config/policies/finalizer.yaml",
-		old:  `variables.isStated && variables.reason != variables.before`,
-		new:  `variables.isStated`, by: inPolicySuite,
-	},
-	{
-		rule: "policy holdfast-finalizer: the finalizer of a pod that lives is judged too (S3)",
-		file: "config/policies/finalizer.yaml",
-		old:  `        has(oldObject.metadata.finalizers) && `,
-		new:  `        has(oldObject.metadata.deletionTimestamp) && has(oldObject.metadata.finalizers) && `, by: inPolicySuite,
-	},
-	{
-		rule: "policy holdfast-finalizer: a reason without a statement about the addresses takes no finalizer off (S3)",
-		file: "config/policies/finalizer.yaml",
-		old:  `variables.isStated && variables.reason != variables.before`,
-		new:  `variables.reason != "" && variables.reason != variables.before`, by: inPolicySuite,
-	},
-	{
-		rule: "policy holdfast-finalizer: no client states of a live pod that its addresses are kept (S3)",
-		file: "config/policies/finalizer.yaml",
-		old:  `(variables.isDeleted && variables.reason.startsWith("Kept: "))`,
-		new:  `variables.reason.startsWith("Kept: ")`, by: inPolicySuite,
-	},
 }

@@ -23,7 +23,7 @@ type mutant struct {
 
 // all are the mutants, in the order of the documentation.
 func all() []mutant {
-	return slices.Concat(decisionMutants, sharedMutants, ownershipMutants, edgeMutants, byHandMutants, livenessMutants, allocationMutants, nodeMutants, queryMutants, plantedMutants)
+	return slices.Concat(decisionMutants, sharedMutants, ownershipMutants, edgeMutants, admissionMutants, byHandMutants, livenessMutants, allocationMutants, nodeMutants, queryMutants, plantedMutants)
 }
 
 // selected are those whose rule has the text; all for an empty one.

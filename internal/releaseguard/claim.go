@@ -9,20 +9,21 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ownership"
 )
 
-// judgeClaimed judges the removal of an entry that a ResourceClaim owns. The podref is a consumer's name, or a placeholder, so neither the
-// pod nor its termination is evidence.
+// judgeClaimed judges the removal of an entry that a ResourceClaim owns. The podref is a consumer's name, or a placeholder: a pod may hold the address by
+// it, but neither its absence nor its termination is evidence.
 func judgeClaimed(w *Write, c *Case) Judgment {
 	rival := rivalHolds(w, c)
 	if del := all(driverRelease(w, c), opposite(rival)); del.verdict == yes {
 		return Judgment{Outcome: Allow, Reason: v1alpha1.ReasonCNIDelete}
 	}
-	held := some(rival, claimHolds(c))
+	// Any client may give the entry of a pod that has no record yet the ID of a claim.
+	held := some(rival, claimHolds(c), podHolds(w, c))
 	if held.verdict == no {
 		return Judgment{Outcome: Allow, Reason: v1alpha1.ReasonResourceClaimGone}
 	}
 	return Judgment{Outcome: Refuse, Reason: held.reason, Message: fmt.Sprintf(
 		"%s: %s of pool %s (ID %q, interface %q, podref %q) belongs to a ResourceClaim: %s. Nothing to do: its driver releases it on the claim's node, and any client "+
-			"may once the claim is deleted. Who has it: kubectl holdfast who %s", v1alpha1.ReasonUnsafeReleaseRefused, c.subject(), w.Pool, c.SandboxID, c.Interface, c.PodRef, held.text, c.subject())}
+			"may once the claim is deleted and no pod of that name may use it. Who has it: kubectl holdfast who %s", v1alpha1.ReasonUnsafeReleaseRefused, c.subject(), w.Pool, c.SandboxID, c.Interface, c.PodRef, held.text, c.subject())}
 }
 
 // driverRelease reports whether the driver on the claim's node releases the address, with the same kind of token as CNI DEL.

@@ -356,6 +356,10 @@ func TestJudge(t *testing.T) {
 			Refuse, v1alpha1.ReasonConflict},
 		"a ResourceClaim that could not be looked up": {
 			facts{writer: reconciler, id: testClaim, claim: release.Unknown[Claim]("timeout")}, Refuse, v1alpha1.ReasonObservationFailed},
+		"a ResourceClaim that is gone, and the pod of the reference runs": {
+			facts{writer: reconciler, id: testClaim, claim: release.Absent[Claim](), pod: release.Known(running())}, Refuse, v1alpha1.ReasonPodInUse},
+		"a ResourceClaim that is gone, and the pod of the reference cannot be read": {
+			facts{writer: reconciler, id: testClaim, claim: release.Absent[Claim](), pod: release.Unknown[Pod]("timeout")}, Refuse, v1alpha1.ReasonObservationFailed},
 		"the driver on the node of a ResourceClaim": {
 			facts{writer: cni(nodeA), id: testClaim, claim: claimOn(nodeA)}, Allow, v1alpha1.ReasonCNIDelete},
 		"the driver on another node than the ResourceClaim's": {

@@ -87,6 +87,20 @@ var _ = suite.Describe("What other clients write to a record, agents too,", func
 		Expect(user.Delete(ctx, record)).To(Succeed())
 	}, SpecTimeout(soon))
 
+	It("needs a reason: the end of a deletion that began while it held no address", func(ctx context.Context) {
+		var addresses []v1alpha1.AddressRecord
+		record := newRecord(ctx, nodeA, func(r *v1alpha1.IPAllocation) {
+			addresses, r.Spec.Addresses, r.Finalizers = r.Spec.Addresses, []v1alpha1.AddressRecord{}, []string{"example.com/hold"}
+		})
+		Expect(user.Delete(ctx, record)).To(Succeed())
+		held := stored(ctx, record)
+		held.Spec.Addresses = addresses
+		Expect(theManager.Update(ctx, held)).To(Succeed())
+		noFinalizer := map[string]any{"metadata": map[string]any{"finalizers": nil}}
+		Expect(patchRecord(ctx, user, record, itself, noFinalizer)).To(outcome(recordsPolicy, noForgetting))
+		Expect(patchRecord(ctx, theManager, record, itself, noFinalizer)).To(Succeed())
+	}, SpecTimeout(soon))
+
 	It("is stopped record by record where all are deleted at once", func(ctx context.Context) {
 		held := newRecord(ctx, nodeA)
 		Expect(user.DeleteAllOf(ctx, &v1alpha1.IPAllocation{})).To(outcome(recordsPolicy, noForgetting))

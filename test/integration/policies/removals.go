@@ -167,5 +167,17 @@ var _ = suite.Describe("With the component refuse-foreign-removals, a removal wh
 			Expect(actor.account().Delete(ctx, reservation.DeepCopy(), client.DryRunAll)).To(outcome(foreignRemovals, actor.refusal))
 			Expect(addition(ctx, actor.account(), pool, "9")).To(Succeed())
 		}, SpecTimeout(soon))
+		It("is judged by who writes where an update deletes the object: "+who, func(ctx context.Context) {
+			for _, object := range []client.Object{&wbv1alpha1.IPPool{Spec: pool.Spec}, &wbv1alpha1.OverlappingRangeIPReservation{Spec: reservation.Spec}} {
+				object.SetNamespace(metav1.NamespaceSystem)
+				object.SetGenerateName("deleted-")
+				object.SetFinalizers([]string{"example.com/hold"})
+				Expect(admin.Create(ctx, object)).To(Succeed())
+				Expect(theManager.Delete(ctx, object)).To(Succeed())
+				noFinalizer := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+				Expect(actor.account().Patch(ctx, object, noFinalizer, client.DryRunAll)).To(outcome(foreignRemovals, actor.refusal))
+				Expect(theManager.Patch(ctx, object, noFinalizer)).To(Succeed())
+			}
+		}, SpecTimeout(soon))
 	}
 })

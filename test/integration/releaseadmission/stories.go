@@ -143,6 +143,20 @@ var _ = suite.Describe("The removal of a pool entry", func() {
 		Entry("when it hangs", hung),
 	)
 
+	It("is judged where an update deletes the pool: one that removes the last finalizer of a pool that is being deleted", func(ctx context.Context) {
+		Expect(p.patch(ctx, admin, operation{Op: "add", Path: "/metadata/finalizers", Value: []string{"example.com/hold"}})).To(Succeed())
+		p.awaitCached(ctx)
+		Expect(admin.Delete(ctx, p.object())).To(Succeed()) // it is empty, and stays for its finalizer
+		held(ctx, nodeA)
+		Expect(calls()).To(BeZero())
+		release := operation{Op: "remove", Path: "/metadata/finalizers"}
+		Expect(p.patch(ctx, admin, release)).To(beRefusedFor(p.ip(1)))
+		Expect(calls()).To(Equal(1))
+		Expect(p.remove(ctx, fixture.Account(ctx, managerNamespace, managerAccount, nil), 1)).To(Succeed())
+		Expect(p.patch(ctx, admin, release)).To(Succeed())
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(p.object()), p.object())).To(Satisfy(apierrors.IsNotFound))
+	})
+
 	It("is judged, and refused, when there are many of them", func(ctx context.Context) {
 		allocations := map[string]wbv1alpha1.IPAllocation{}
 		for offset := 2; offset < 200; offset++ {
