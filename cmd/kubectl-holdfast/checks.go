@@ -123,8 +123,9 @@ Two checks are dry runs: the creation of a pod that names a network (in --namesp
 context's), and the patch that removes our finalizer from a guarded pod. Nothing is stored.
 
 Before an installation, --manifest has it judge whether the cluster fits what a file would
-install: the version of Kubernetes, agents where they are needed, kinds that are not served, and
-the accounts that run CNI DEL. These are the combinations that the chart refuses.
+install: the version of Kubernetes, agents where they are needed, kinds that are not served,
+what protects pods in spite of mode Shadow, and the accounts that run CNI DEL. These are the
+combinations that the chart refuses.
 
 Each check is OK, WARN or FAIL. What could not be read is WARN and names the missing right. It
 ends with exit code 2 where a check failed; a warning is no failure.`

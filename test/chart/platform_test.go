@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/holdfast-dev/holdfast/internal/config"
 )
@@ -82,6 +83,26 @@ func TestASharedFieldManagerNeedsAgents(t *testing.T) {
 	if _, err := template(t, own, with(without, "platform", "rke2")); err != nil {
 		t.Errorf("RKE2 without agents: %v", err)
 	}
+}
+
+// TestThePolicyExemptsTheExcludedNamespaces: the API server protects by it without the manager, which alone reads the configuration.
+func TestThePolicyExemptsTheExcludedNamespaces(t *testing.T) {
+	given := with(inManager(values{"protection": values{"excludedNamespaces": []any{"batch", "kube-system"}}}), "protection.admissionPolicy", true)
+	for _, object := range mustTemplate(t, given) {
+		if object.GetKind() != "MutatingAdmissionPolicy" {
+			continue
+		}
+		expressions, _, err := unstructured.NestedSlice(object.Object, "spec", "matchConstraints", "namespaceSelector", "matchExpressions")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]any{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": []any{"kube-system", own, "holdfast-agent", "batch"}}
+		if diff := cmp.Diff(want, expressions[0]); diff != "" {
+			t.Errorf("the namespaces that the policy exempts (-want +got)\n%s", diff)
+		}
+		return
+	}
+	t.Error("there is no policy")
 }
 
 // TestForeignRemovalsAreRefusedWhereTheAccountsAreKnown: where the platform's accounts are others, the default would refuse each CNI DEL.

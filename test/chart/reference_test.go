@@ -27,12 +27,16 @@ install with it: [installation-helm.md](../installation-helm.md).
 | --- | --- | --- |
 `
 	referenceTail = `
-The two configurations are the files of the binaries, without ` + "`apiVersion` and `kind`" + `; a key that is given is merged over the default
-beside it, a list replaces the list. Fields: [the manager's](configuration.md), [the agents'](agent-configuration.md). What is changed there has another
-ConfigMap, and the pods are replaced.
+The two configurations are the files of the binaries, without ` + "`apiVersion` and `kind`" + `; a key that is given is merged over the default beside it, a list replaces the list.
+Fields: [the manager's](configuration.md), [the agents'](agent-configuration.md).
+What is changed there has another ConfigMap, and the pods are replaced.
 
-Three values follow from others: every pod is protected, by the webhook and by the policy, with ` + "`manager.configuration.protection.guardClusterNetwork`" + `; the
-agents mount the folder of ` + "`agent.configuration.runtime.endpoint`" + ` and, where it is elsewhere, ` + "`agent.configuration.runtime.stateDirectory`" + `; ports are those of ` + "`configuration.server`" + `.
+Four things follow from other values:
+
+- with ` + "`manager.configuration.protection.guardClusterNetwork`" + ` the webhook and the policy protect every pod;
+- the policy exempts the namespaces of ` + "`manager.configuration.protection.excludedNamespaces`" + `;
+- the agents mount the folder of ` + "`agent.configuration.runtime.endpoint`" + ` and, where it is elsewhere, ` + "`agent.configuration.runtime.stateDirectory`" + `;
+- ports are those of ` + "`configuration.server`" + `.
 `
 )
 

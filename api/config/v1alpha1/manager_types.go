@@ -51,7 +51,8 @@ const (
 
 // Protection defines which pods are held.
 type Protection struct {
-	// ExcludedNamespaces are never protected. The manager's own namespace and kube-system are always among them.
+	// ExcludedNamespaces are never protected by the manager. Its own namespace and kube-system are always among them. A MutatingAdmissionPolicy
+	// does not read the configuration: name them in its namespaceSelector too, as the chart does, or use the label holdfast.dev/guard=off.
 	ExcludedNamespaces []string `json:"excludedNamespaces,omitempty"`
 	// GuardClusterNetwork protects every pod, because the cluster's own pod network gets its addresses from a guarded IPAM.
 	// Default: false.

@@ -8,9 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/holdfast-dev/holdfast/internal/config"
@@ -69,13 +74,42 @@ func plan(f *doctor.Facts, planned *doctor.Planned, source string, object *unstr
 	case "DaemonSet":
 		planned.Agents = planned.Agents || object.GetName() == agentName
 	case "MutatingAdmissionPolicy":
-		planned.AdmissionPolicy = true
+		policy := &admissionregistrationv1.MutatingAdmissionPolicy{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, policy); err != nil {
+			return fmt.Errorf("reading the MutatingAdmissionPolicy %s of %s: %w", object.GetName(), source, err)
+		}
+		planned.AdmissionPolicy, planned.Exempt = true, exempt(policy)
+	case "MutatingWebhookConfiguration":
+		planned.FailClosed = planned.FailClosed || failClosed(object)
 	case "ValidatingAdmissionPolicy":
 		if object.GetName() == "holdfast-foreign-removals" {
 			planned.CNIAccounts = cniAccounts(object)
 		}
 	}
 	return nil
+}
+
+// failClosed: the webhook that protects pods is to be called, or no pod that names a network is created.
+func failClosed(configuration *unstructured.Unstructured) bool {
+	webhooks, _, _ := unstructured.NestedSlice(configuration.Object, "webhooks")
+	return slices.ContainsFunc(webhooks, func(w any) bool {
+		webhook, _ := w.(map[string]any)
+		return webhook["name"] == "protect.holdfast.dev" && webhook["failurePolicy"] == string(admissionregistrationv1.Fail)
+	})
+}
+
+// exempt are the namespaces that a policy leaves out by name.
+func exempt(policy *admissionregistrationv1.MutatingAdmissionPolicy) (names []string) {
+	constraints := policy.Spec.MatchConstraints
+	if constraints == nil || constraints.NamespaceSelector == nil {
+		return nil
+	}
+	for _, expression := range constraints.NamespaceSelector.MatchExpressions {
+		if expression.Key == corev1.LabelMetadataName && expression.Operator == metav1.LabelSelectorOpNotIn {
+			names = append(names, expression.Values...)
+		}
+	}
+	return names
 }
 
 // cniAccounts is the expression of the variable with the accounts.

@@ -17,8 +17,10 @@ import (
 
 // Planned is what a manifest would install, beside the configuration in Facts.
 type Planned struct {
-	// Agents: it has the DaemonSet of the agents. AdmissionPolicy: it has a MutatingAdmissionPolicy.
-	Agents, AdmissionPolicy bool
+	// Agents: it has the DaemonSet of the agents. AdmissionPolicy: it has a MutatingAdmissionPolicy. FailClosed: pods are refused while no replica answers.
+	Agents, AdmissionPolicy, FailClosed bool
+	// Exempt are the namespaces that the MutatingAdmissionPolicy leaves out by name.
+	Exempt []string
 	// CNIAccounts is the expression with the accounts that may still remove entries, empty without the component refuse-foreign-removals.
 	CNIAccounts string
 }
@@ -41,10 +43,27 @@ func Fits(f *Facts, p Planned, now time.Time) *Diagnosis {
 		d.add(Fail, policy, fmt.Sprintf("the manifest has a MutatingAdmissionPolicy, and Kubernetes %s does not serve version v1 of it (on by default from 1.36)", f.APIServer.Get()),
 			"leave the component admission-policy-protection out: the webhook protects pods without it")
 	}
+	protectors(d, f, p)
 	if p.CNIAccounts != "" {
 		removers(d, f, removals, p.CNIAccounts)
 	}
 	return d
+}
+
+// protectors protect without the manager, and so without its configuration.
+func protectors(d *Diagnosis, f *Facts, p Planned) {
+	if isShadow(f) && (p.AdmissionPolicy || p.FailClosed) {
+		d.add(Fail, "mode", "the mode is Shadow, in which nothing is protected or refused, and the manifest has a MutatingAdmissionPolicy or a protecting webhook with failurePolicy Fail",
+			"leave the components admission-policy-protection and fail-closed out")
+	}
+	if !f.Configuration.IsKnown() {
+		return
+	}
+	excluded := sets.New(f.Configuration.Get().Protection.ExcludedNamespaces...).Delete(p.Exempt...)
+	if p.AdmissionPolicy && len(excluded) > 0 {
+		d.add(Warn, "excluded namespaces", fmt.Sprintf("protection.excludedNamespaces has %s, and the MutatingAdmissionPolicy protects the pods there all the same", strings.Join(sets.List(excluded), ", ")),
+			"name them in its namespaceSelector too, or give them the label holdfast.dev/guard=off")
+	}
 }
 
 // removers: the component refuse-foreign-removals names the accounts of the DaemonSets that run CNI DEL.

@@ -29,7 +29,15 @@ func TestFits(t *testing.T) {
 		"a kind that is not served": {func(_ *testing.T, f *Facts) {
 			f.APIServer, f.MutatingPoliciesServed = release.Known("v1.33.4"), release.Known(false)
 		}, Planned{AdmissionPolicy: true}, "the manifest has a MutatingAdmissionPolicy, and Kubernetes v1.33.4 does not serve version v1 of it"},
-		"a kind that is not served, nor used": {func(_ *testing.T, f *Facts) { f.MutatingPoliciesServed = release.Known(false) }, Planned{}, ""},
+		"a kind that is not served, nor used":          {func(_ *testing.T, f *Facts) { f.MutatingPoliciesServed = release.Known(false) }, Planned{}, ""},
+		"a Shadow that the API server protects beside": {func(_ *testing.T, f *Facts) { asShadow(f) }, Planned{AdmissionPolicy: true}, "the mode is Shadow, in which nothing is protected"},
+		"a Shadow that refuses pods":                   {func(_ *testing.T, f *Facts) { asShadow(f) }, Planned{FailClosed: true}, "the mode is Shadow, in which nothing is protected"},
+		"a Shadow":                                     {func(_ *testing.T, f *Facts) { asShadow(f) }, Planned{}, ""},
+		"fail-closed":                                  {func(*testing.T, *Facts) {}, Planned{FailClosed: true}, ""},
+		"an excluded namespace that the policy protects": {excluding("batch", "infra"), Planned{AdmissionPolicy: true, Exempt: []string{"infra"}},
+			"protection.excludedNamespaces has batch, and the MutatingAdmissionPolicy protects the pods there"},
+		"an excluded namespace that the policy exempts": {excluding("infra"), Planned{AdmissionPolicy: true, Exempt: []string{"infra"}}, ""},
+		"an excluded namespace without the policy":      {excluding("infra"), Planned{}, ""},
 		"an account that the policy does not name": {runBy("rke2-multus-rke2-whereabouts"), Planned{CNIAccounts: `["system:serviceaccount:kube-system:whereabouts"]`},
 			"DaemonSet kube-system/cni runs CNI DEL as system:serviceaccount:kube-system:rke2-multus-rke2-whereabouts"},
 		"an account that the policy names": {runBy("whereabouts"), Planned{CNIAccounts: `["system:serviceaccount:kube-system:whereabouts"]`}, ""},
@@ -47,6 +55,15 @@ func TestFits(t *testing.T) {
 				t.Errorf("refused for %q, want %q", got, tc.refusal)
 			}
 		})
+	}
+}
+
+// excluding names namespaces that the manager does not protect.
+func excluding(namespaces ...string) func(*testing.T, *Facts) {
+	return func(_ *testing.T, f *Facts) {
+		c := *f.Configuration.Get()
+		c.Protection.ExcludedNamespaces = namespaces
+		f.Configuration = release.Known(&c)
 	}
 }
 

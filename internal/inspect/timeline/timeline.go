@@ -29,7 +29,6 @@ func Templates() *template.Template {
 
 // The measures of a timeline, in units of its viewBox.
 const (
-	width       = 1000.0
 	plotLeft    = 200.0
 	plotRight   = 985.0
 	markerRow   = 20.0 // height of one row of event markers
