@@ -104,7 +104,7 @@ func (u *unholdOptions) unhold(ctx context.Context, c *collect.Cluster, pod *cor
 	}
 	statement := v1alpha1.UnholdKept
 	if err := u.keepAddresses(ctx, c, pod); err != nil && !u.force {
-		return refuse("the addresses of %s could not be kept from a pod of the same name: %v. The finalizer stays; --force takes it off all the same", what, err)
+		return refuse("the addresses of %s could not be kept from a pod of the same name: %v. The finalizer stays; --force removes it all the same", what, err)
 	} else if err != nil {
 		statement = v1alpha1.UnholdGivenUp
 		fmt.Fprintf(u.ErrOut, "warning: a pod of the same name may get the addresses of %s: %v\n", what, err)
@@ -120,7 +120,7 @@ func (u *unholdOptions) unhold(ctx context.Context, c *collect.Cluster, pod *cor
 		fmt.Fprintf(u.Out, "Nothing to do: %s is deleted, or Holdfast does not hold it any more.\n", what)
 		return nil
 	}
-	fmt.Fprintf(u.Out, "Took the finalizer %s off %s. Its record stays until its addresses are released: kubectl holdfast explain %s\n", v1alpha1.Finalizer, what, pod.UID)
+	fmt.Fprintf(u.Out, "Removed the finalizer %s from %s. Its record stays until its addresses are released: kubectl holdfast explain %s\n", v1alpha1.Finalizer, what, pod.UID)
 	return nil
 }
 

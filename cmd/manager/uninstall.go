@@ -15,9 +15,9 @@ It runs outside of the cluster, with an administrator's kubeconfig, and needs no
 is alive.
 
 It stops the manager; removes what protects pods, and every webhook; reads all pods and
-takes the finalizer holdfast.dev/ip-allocation off (no other finalizer, and only from the pod
+removes the finalizer holdfast.dev/ip-allocation (no other finalizer, and only from the pod
 of that UID) until two reads, --pass-interval apart, found none; lists the entries that stay
-in the IPAM with no pod behind them; and removes policies, records, CustomResourceDefinitions,
+in the IPAM without a pod; and removes policies, records, CustomResourceDefinitions,
 roles, certificates and the namespace. Each step prints what it found. It can be stopped
 anywhere, and run again.
 

@@ -8,6 +8,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/reportpolicy"
 )
 
 const (
@@ -85,11 +88,8 @@ const finalizerPolicy = "holdfast-finalizer"
 // obstacles are the names of the policies, and of their bindings, that would refuse the sweep and the deletion of Leases.
 var obstacles = []string{finalizerPolicy, "holdfast-leases"}
 
-// otherPolicies are the names of the other admission policies, and of their bindings (config/policies, config/components).
-var otherPolicies = []string{"holdfast-guarded-label", "holdfast-manager-pods", "holdfast-agent-reports", "holdfast-records",
-	"holdfast-guarded-nodes", "holdfast-queries", "holdfast-kubelet-reports", "holdfast-node-identity", "holdfast-foreign-removals"}
-
-var policyNames = slices.Concat(obstacles, otherPolicies)
+// policyNames are the names of all admission policies, and of their bindings (config/policies, config/components).
+var policyNames = append(slices.Clone(reportpolicy.Installed), "holdfast-foreign-removals")
 
 // known are the names of an installation's objects, with any labels: components are applied beside config/default, cert-manager creates Secrets,
 // and the manager a Lease.
@@ -106,7 +106,7 @@ var known = map[string][]string{
 	"RoleBinding":        {managerName, agentName},
 	"ServiceAccount":     {managerName},
 	"Secret":             {"holdfast-ca", "holdfast-webhook-cert"},
-	"Lease":              {managerName, "holdfast-node-observation"},
+	"Lease":              {managerName, v1alpha1.NodeObservationLease},
 	"ServiceMonitor":     {managerName},
 	"FlowSchema":         {managerName},
 

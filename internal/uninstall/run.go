@@ -50,7 +50,7 @@ func Run(ctx context.Context, o Options) error {
 		{"Checking what an uninstallation would break", checking, u.check},
 		{"Stopping the manager", "stopping the manager", u.stop},
 		{"Removing what protects pods, and every webhook", "removing what protects pods", u.removeProtectors},
-		{"Taking the finalizer off every pod", "taking the finalizer off every pod", u.sweep},
+		{"Removing the finalizer from every pod", "removing the finalizer from every pod", u.sweep},
 		{"Listing the addresses that stay held", "listing the addresses that stay held", u.listHeld},
 	}
 	if !u.LeaveObjects {
@@ -101,7 +101,7 @@ func (u *uninstallation) conclude() {
 	fmt.Fprintf(u.Out, "%s. No pod has its finalizer: two reads of all pods, %s apart, found none.\n", done, u.PassInterval)
 	stay := slices.DeleteFunc(slices.Clone(u.held), isHandedOn)
 	if len(stay) > 0 {
-		fmt.Fprintf(u.Out, "%s in an IPAM with no pod behind them: see the list above.\n", count(len(stay), "entry stays", "entries stay"))
+		fmt.Fprintf(u.Out, "%s in an IPAM without a pod: see the list above.\n", count(len(stay), "entry stays", "entries stay"))
 	}
 	if handed := len(u.held) - len(stay); handed > 0 {
 		fmt.Fprintf(u.Out, "%s held for a sandbox of which no end was seen, and a later pod has it now: see the list above, and look for that sandbox first.\n",

@@ -25,7 +25,7 @@ const (
 	noSpec       = "may not change the spec"
 	noLabel      = "may not change or remove a label"
 	noAnnotation = "may not change or remove an annotation"
-	noFinalizer  = "may take no finalizer off a pod but"
+	noFinalizer  = "may remove no finalizer of a pod but"
 	noOwner      = "may not change the owner references"
 	noStatus     = "may write nothing of a pod's status but"
 

@@ -59,7 +59,7 @@ var _ = suite.Describe("An uninstallation", func() {
 
 		By("stop the manager and remove every webhook and protector before the first pod is touched")
 		looked := false
-		out.at("Taking the finalizer off every pod", func() {
+		out.at("Removing the finalizer from every pod", func() {
 			looked = true
 			Expect(podsOf(ctx, own)).To(BeEmpty())
 			Expect(deploymentOf(ctx).Spec.Replicas).To(HaveValue(BeZero()))
@@ -179,7 +179,7 @@ var _ = suite.Describe("An uninstallation", func() {
 		o.Timeout = shortStop
 		var timeout *uninstall.TimeoutError
 		Expect(errors.As(uninstall.Run(ctx, o), &timeout)).To(BeTrue())
-		Expect(timeout).To(And(HaveField("Proven", BeFalse()), HaveField("Step", "taking the finalizer off every pod")))
+		Expect(timeout).To(And(HaveField("Proven", BeFalse()), HaveField("Step", "removing the finalizer from every pod")))
 		Expect(out.String()).To(And(ContainSubstring("2 failed"), ContainSubstring("broken on purpose"), Not(ContainSubstring("proven: "))))
 		Expect(admin.List(ctx, &v1alpha1.IPAllocationList{})).To(Succeed(), "nothing behind the sweep was touched")
 
@@ -199,7 +199,7 @@ var _ = suite.Describe("An uninstallation", func() {
 			bind(ctx, &pod)
 		}
 		hold(ctx, apps, 1)
-		out.at("Taking the finalizer off every pod", func() {
+		out.at("Removing the finalizer from every pod", func() {
 			Expect(podsOf(ctx, own)).To(HaveLen(2))
 			var bindings rbacv1.ClusterRoleBindingList
 			Expect(admin.List(ctx, &bindings)).To(Succeed())
