@@ -24,10 +24,6 @@ const (
 	ReasonNodeGone Reason = "NodeGone"
 	// ReasonNodeReplaced: another machine has the node's name.
 	ReasonNodeReplaced Reason = "NodeReplaced"
-	// ReasonNodeReregistered: the same machine registered a new Node object; the record is re-addressed.
-	ReasonNodeReregistered Reason = "NodeReregistered"
-	// ReasonNodeRebooted: the machine booted again since the sandbox was recorded.
-	ReasonNodeRebooted Reason = "NodeRebooted"
 	// ReasonMachineUnknown: no record names the machine that ran the sandbox, and the Node of today may be another one.
 	ReasonMachineUnknown Reason = "MachineUnknown"
 	// ReasonAwaitingNodeResponse: an agent was queried about a sandbox and has not responded.
@@ -74,8 +70,6 @@ const (
 	ReasonNoIPsHeld Reason = "NoIPsHeld"
 	// ReasonNotGuarded: every network of the pod is provably outside what the backends manage.
 	ReasonNotGuarded Reason = "NotGuarded"
-	// ReasonIPsReleased: every address of the pod was released to its pool.
-	ReasonIPsReleased Reason = "IPsReleased"
 )
 
 // The reasons of events about IPAM data that cannot be used as it is.

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -102,10 +102,7 @@ func referenceTo(o *nodeidentity.Object, apiVersion string) *corev1.ObjectRefere
 
 // objectName is "namespace/name", or the name of a cluster-scoped object.
 func objectName(o *nodeidentity.Object) string {
-	if o.Namespace == metav1.NamespaceNone {
-		return o.Name
-	}
-	return o.Namespace + "/" + o.Name
+	return cache.NewObjectName(o.Namespace, o.Name).String()
 }
 
 // address formats a prefix, and a single address without its length.

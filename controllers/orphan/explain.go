@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/eventlimit"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
@@ -95,11 +96,7 @@ func (r *Reconciler) messageInterval() time.Duration { return r.options.Settings
 
 // event writes an event about a record.
 func (r *Reconciler) event(record *v1alpha1.IPAllocation, kind string, d orphan.Decision, note string) {
-	const limit = 1000 // events.k8s.io refuses notes of 1 KiB and more
-	if len(note) > limit {
-		note = note[:limit]
-	}
-	r.recorder.Eventf(record, nil, kind, string(d.Reason), string(d.Action), "%s", note)
+	r.recorder.Eventf(record, nil, kind, string(d.Reason), string(d.Action), "%s", eventlimit.Note(note))
 }
 
 // postponedEvents are events that the next pass of their orphan emits: those of a thousand releases at one instant would be refused for the most part,

@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/nodelife"
 )
 
 // +kubebuilder:rbac:groups=holdfast.dev,resources=allnodesqueries,verbs=get;list;watch;create;update
@@ -108,7 +108,7 @@ func (k *reclaimer) change(ctx context.Context, all *v1alpha1.AllNodesQuery) boo
 	isChanged := len(all.Spec.Queries) != before
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	at := records.RoundUp(k.orphans.clock.Now())
+	at := nodelife.RoundUp(k.orphans.clock.Now())
 	for _, id := range sets.List(k.wanted) {
 		switch {
 		case slices.ContainsFunc(all.Spec.Queries, func(q v1alpha1.OrphanQuery) bool { return q.SandboxID == string(id) }):

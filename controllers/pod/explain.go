@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/eventlimit"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
@@ -207,11 +208,7 @@ func (r *Reconciler) event(v *view, d release.Decision, reason v1alpha1.Reason, 
 	if warnings.Has(reason) {
 		kind = corev1.EventTypeWarning
 	}
-	const limit = 1000 // events.k8s.io refuses notes of 1 KiB and more
-	if len(note) > limit {
-		note = note[:limit]
-	}
-	r.recorder.Eventf(about, nil, kind, string(reason), string(d.Action), "%s", note)
+	r.recorder.Eventf(about, nil, kind, string(reason), string(d.Action), "%s", eventlimit.Note(note))
 }
 
 // reportUnreadAfter is how long reads have to fail before that is reported.

@@ -18,6 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/nodelife"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
@@ -93,7 +94,7 @@ func (r *Reconciler) recordHeld(v *view, record *v1alpha1.IPAllocation, now meta
 		}
 		if facts.RecordedAddress(record, held.Key) == nil {
 			record.Spec.SandboxesSeen = facts.SandboxesSeen(record, &held.Entry)
-			record.Spec.Addresses = append(record.Spec.Addresses, records.AddressOf(&held.Entry, records.RoundUp(now.Time)))
+			record.Spec.Addresses = append(record.Spec.Addresses, records.AddressOf(&held.Entry, nodelife.RoundUp(now.Time)))
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/liveness"
 	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/nodelife"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -36,7 +37,7 @@ func (r *Reconciler) recordEnding(ctx context.Context, v *view, record *v1alpha1
 	report := record.Spec.Kubelet
 	switch {
 	case report == nil:
-		report = &v1alpha1.KubeletReport{Ending: ending, ObservedTime: records.RoundUp(now.Time)}
+		report = &v1alpha1.KubeletReport{Ending: ending, ObservedTime: nodelife.RoundUp(now.Time)}
 		if written := facts.AsItIs(v.podFact, v.record).EndWritten; !written.IsZero() {
 			report.WrittenTime = &metav1.Time{Time: written}
 		}

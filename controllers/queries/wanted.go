@@ -8,6 +8,7 @@
 package queries
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -98,7 +99,10 @@ func (w *Wanted) Next(node types.UID, standing []v1alpha1.SandboxQuery, next int
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	taken := map[key]want{}
-	for _, k := range sortedKeys(w.of[node]) {
+	inOrder := slices.SortedFunc(maps.Keys(w.of[node]), func(a, b key) int {
+		return cmp.Or(strings.Compare(a.record, b.record), strings.Compare(a.sandboxID, b.sandboxID))
+	})
+	for _, k := range inOrder {
 		wanted := w.of[node][k]
 		at := slices.IndexFunc(queries, func(q v1alpha1.SandboxQuery) bool { return q.Record == k.record && q.SandboxID == k.sandboxID })
 		epoch := int64(0)
@@ -145,18 +149,4 @@ func (w *Wanted) forget(node types.UID, taken map[key]want) {
 	if len(w.of[node]) == 0 {
 		delete(w.of, node)
 	}
-}
-
-func sortedKeys(wants map[key]want) []key {
-	keys := make([]key, 0, len(wants))
-	for k := range wants {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b key) int {
-		if a.record != b.record {
-			return strings.Compare(a.record, b.record)
-		}
-		return strings.Compare(a.sandboxID, b.sandboxID)
-	})
-	return keys
 }

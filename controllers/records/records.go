@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,7 +18,6 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
-	"github.com/holdfast-dev/holdfast/internal/nodelife"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -94,9 +92,6 @@ func ipsOf(record *v1alpha1.IPAllocation) []string {
 	slices.Sort(all)
 	return slices.Compact(all)
 }
-
-// RoundUp keeps a persisted time, which has whole seconds, from making a delay shorter.
-func RoundUp(t time.Time) metav1.Time { return nodelife.RoundUp(t) }
 
 // Delete removes the very record that was read.
 func Delete(ctx context.Context, c client.Client, record *v1alpha1.IPAllocation) error {

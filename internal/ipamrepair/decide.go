@@ -3,6 +3,7 @@
 package ipamrepair
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -118,7 +119,7 @@ func (f *Facts) reservedEntry(r Reservation) (Decision, bool) {
 	own := f.entryFor(r.Name, func(e *ipamaudit.Entry) bool { return e.PodRef == r.Owner && !e.Releasing })
 	switch {
 	case own != nil && r.Marked:
-		return Decision{Action: Restore, Name: r.Name, PodRef: own.PodRef, Interface: orElse(own.Interface, r.Interface), Message: fmt.Sprintf(
+		return Decision{Action: Restore, Name: r.Name, PodRef: own.PodRef, Interface: cmp.Or(own.Interface, r.Interface), Message: fmt.Sprintf(
 			"reservation %s is given back to %s, for which pool %s has the address", r.Name, own.PodRef, own.Pool)}, true
 	case own != nil:
 		return Decision{Action: Done, Message: fmt.Sprintf("the reservation stands for the entry of %s in pool %s", own.PodRef, own.Pool)}, true
@@ -157,7 +158,7 @@ func decideUsed(f *Facts) Decision {
 	}
 	iface := about.Interface
 	if entry != nil {
-		iface = orElse(entry.Interface, iface)
+		iface = cmp.Or(entry.Interface, iface)
 	}
 	if f.Reservation.IsKnown() {
 		return f.decideTaken(f.Reservation.Get(), iface)
@@ -178,7 +179,7 @@ func (f *Facts) decideUnread() (Decision, bool) {
 		return hold(v1alpha1.ReasonObservationFailed, "%s", why), true
 	}
 	if !f.Name.IsRead() || !f.Alike.IsRead() {
-		return hold(v1alpha1.ReasonObservationFailed, "the name of the address's reservation is unknown: %s", orElse(f.Name.Why(), f.Alike.Why())), true
+		return hold(v1alpha1.ReasonObservationFailed, "the name of the address's reservation is unknown: %s", cmp.Or(f.Name.Why(), f.Alike.Why())), true
 	}
 	if f.Name.IsAbsent() {
 		return Decision{Action: Report, Message: "nothing is written: the network makes no reservations"}, true
@@ -249,11 +250,4 @@ func (f *Facts) heldByAnother(r Reservation) (Decision, bool) {
 
 func hold(reason v1alpha1.Reason, format string, args ...any) Decision {
 	return Decision{Action: Hold, Reason: reason, Message: fmt.Sprintf(format, args...)}
-}
-
-func orElse(text, fallback string) string {
-	if text == "" {
-		return fallback
-	}
-	return text
 }

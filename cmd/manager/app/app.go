@@ -131,10 +131,7 @@ func New(ctx context.Context, restConfig *rest.Config, c *configv1alpha1.Manager
 
 	state := &lifecycle{}
 	server := newWebhookServer(c.Server, o, state)
-	options, err := managerOptions(c, o, server)
-	if err != nil {
-		return nil, err
-	}
+	options := managerOptions(c, o, server)
 	if o.Adjust != nil {
 		o.Adjust(&options)
 	}
@@ -153,17 +150,13 @@ func New(ctx context.Context, restConfig *rest.Config, c *configv1alpha1.Manager
 	return &drainingManager{Manager: mgr, state: state, period: o.DrainPeriod}, nil
 }
 
-func managerOptions(c *configv1alpha1.ManagerConfiguration, o Options, server webhook.Server) (manager.Options, error) {
-	scheme, err := newScheme()
-	if err != nil {
-		return manager.Options{}, err
-	}
+func managerOptions(c *configv1alpha1.ManagerConfiguration, o Options, server webhook.Server) manager.Options {
 	namespace := c.Controller.LeaderElectionNamespace
 	if namespace == "" {
 		namespace = o.Namespace
 	}
 	return manager.Options{
-		Scheme:                  scheme,
+		Scheme:                  newScheme(),
 		Logger:                  o.Log,
 		Cache:                   cacheOptions(),
 		WebhookServer:           server,
@@ -178,7 +171,7 @@ func managerOptions(c *configv1alpha1.ManagerConfiguration, o Options, server we
 		GracefulShutdownTimeout:       new(stopTimeout),
 		// Names of controllers are unique per process, and a suite runs several managers in one.
 		Controller: ctrlconfig.Controller{SkipNameValidation: new(true)},
-	}, nil
+	}
 }
 
 // cacheOptions defines what the manager's own cache keeps of each kind; a backend's pools are in a cache of the backend.

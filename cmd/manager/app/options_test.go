@@ -75,10 +75,7 @@ func TestOptionsHaveDefaults(t *testing.T) {
 }
 
 func TestSchemeKnowsWhatIsRead(t *testing.T) {
-	scheme, err := newScheme()
-	if err != nil {
-		t.Fatal(err)
-	}
+	scheme := newScheme()
 	for _, kind := range []string{"IPPool", "OverlappingRangeIPReservation"} {
 		if got := scheme.Recognizes(schema.GroupVersionKind{Group: "whereabouts.cni.cncf.io", Version: "v1alpha1", Kind: kind}); !got {
 			t.Errorf("%s is not registered", kind)

@@ -3,10 +3,9 @@
 package app
 
 import (
-	"fmt"
-
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -14,17 +13,10 @@ import (
 )
 
 // newScheme knows every type that the manager reads or writes.
-func newScheme() (*runtime.Scheme, error) {
+func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for name, add := range map[string]func(*runtime.Scheme) error{
-		"Kubernetes":         clientgoscheme.AddToScheme,
-		"Holdfast":           v1alpha1.AddToScheme,
-		"network attachment": nadv1.AddToScheme,
-		"whereabouts":        whereabouts.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("registering the %s types: %w", name, err)
-		}
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, nadv1.AddToScheme, whereabouts.AddToScheme} {
+		utilruntime.Must(add(scheme))
 	}
-	return scheme, nil
+	return scheme
 }

@@ -8,6 +8,7 @@
 package simnode
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -73,9 +74,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.StateDir == "" {
 		o.StateDir = filepath.Join(filepath.Dir(o.Socket), "simnode")
 	}
-	orDefault(&o.Heartbeat, 2*time.Second)
-	orDefault(&o.Retry, time.Second)
-	orDefault(&o.DelTimeout, types.DelTimeLimit)
+	o.Heartbeat = cmp.Or(o.Heartbeat, 2*time.Second)
+	o.Retry = cmp.Or(o.Retry, time.Second)
+	o.DelTimeout = cmp.Or(o.DelTimeout, types.DelTimeLimit)
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
@@ -83,10 +84,4 @@ func (o Options) withDefaults() (Options, error) {
 		o.clock = clock.RealClock{}
 	}
 	return o, nil
-}
-
-func orDefault(d *time.Duration, value time.Duration) {
-	if *d == 0 {
-		*d = value
-	}
 }

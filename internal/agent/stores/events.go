@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,13 +78,7 @@ func (w *eventWriter) announce(a announcement) { w.queue = append(w.queue, a) }
 
 // withdraw removes an announcement that was not written yet.
 func (w *eventWriter) withdraw(a announcement) {
-	kept := w.queue[:0]
-	for _, queued := range w.queue {
-		if queued.digest != a.digest {
-			kept = append(kept, queued)
-		}
-	}
-	w.queue = kept
+	w.queue = slices.DeleteFunc(w.queue, func(queued announcement) bool { return queued.digest == a.digest })
 }
 
 // write writes queued events while the agent may respond for the Node.

@@ -22,13 +22,8 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 )
 
-const (
-	// fieldManager is the manager's own, that of all its writes (internal/finalizer).
-	fieldManager = "holdfast-manager"
-
-	// defaultCRDInterval is how often the API server is asked for whereabouts' CRD while it is not installed.
-	defaultCRDInterval = 30 * time.Second
-)
+// defaultCRDInterval is how often the API server is asked for whereabouts' CRD while it is not installed.
+const defaultCRDInterval = 30 * time.Second
 
 // +kubebuilder:rbac:groups=whereabouts.cni.cncf.io,resources=ippools,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=whereabouts.cni.cncf.io,resources=overlappingrangeipreservations,verbs=get;list;watch;delete

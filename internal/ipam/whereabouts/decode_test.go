@@ -14,7 +14,6 @@ import (
 
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 
-	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
@@ -145,10 +144,4 @@ func TestAPoolWithABrokenRangeIsOneProblemOfItsOwn(t *testing.T) {
 		t.Fatal("no error")
 	}
 	checkProblem(t, problem, ipam.Problem{Backend: Name, Pool: "kube-system/p", Message: "none of its 2 entries can be released"})
-}
-
-func TestTheFieldManagerIsThatOfAllWrites(t *testing.T) {
-	if fieldManager != finalizer.FieldManager {
-		t.Errorf("got %q, want %q", fieldManager, finalizer.FieldManager)
-	}
 }

@@ -9,6 +9,8 @@ import (
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/internal/finalizer"
 )
 
 // operation is one of a JSON patch (RFC 6902). A test against null passes where the path does not exist: whereabouts
@@ -25,7 +27,7 @@ func apply(ctx context.Context, writer client.Client, object client.Object, oper
 	if err != nil {
 		return err
 	}
-	return writer.Patch(ctx, object, client.RawPatch(types.JSONPatchType, data), client.FieldOwner(fieldManager))
+	return writer.Patch(ctx, object, client.RawPatch(types.JSONPatchType, data), client.FieldOwner(finalizer.FieldManager))
 }
 
 // step is one of the writes of a release: what it does to an entry, and how it judges what the pool holds instead.

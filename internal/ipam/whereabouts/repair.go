@@ -14,6 +14,7 @@ import (
 
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 
+	"github.com/holdfast-dev/holdfast/internal/finalizer"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/served"
 )
@@ -31,7 +32,7 @@ func (b *Backend) CreateReservation(ctx context.Context, r ipam.Reservation) err
 	object.SetGroupVersionKind(wb.SchemeGroupVersion.WithKind("OverlappingRangeIPReservation"))
 	object.SetNamespace(keyOf(r.Name).Namespace)
 	object.SetName(keyOf(r.Name).Name)
-	err := b.writer.Create(ctx, object, client.FieldOwner(fieldManager))
+	err := b.writer.Create(ctx, object, client.FieldOwner(finalizer.FieldManager))
 	if apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("%w: reservation %s is there by now: %w", ipam.ErrChanged, r.Name, err)
 	}

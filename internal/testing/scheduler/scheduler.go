@@ -64,7 +64,6 @@ type Scheduler struct {
 	mu       sync.Mutex
 	waiting  []*waiting
 	open     bool
-	calm     bool
 	recorded []string
 	faults   map[Fault]int
 	derailed int
@@ -176,13 +175,6 @@ func (s *Scheduler) Run(d time.Duration) {
 		case <-timer.C:
 		}
 	}
-}
-
-// Calm ends the faults: later steps succeed.
-func (s *Scheduler) Calm() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.calm = true
 }
 
 // Recorded is the schedule so far: one line for each step.

@@ -134,11 +134,8 @@ func (s *Scheduler) choose(options []option) (option, Fault) {
 	}
 	number := s.number()
 	chosen := slices.MinFunc(options, func(a, b option) int { return cmp.Compare(s.hash(number, a.name), s.hash(number, b.name)) })
-	s.mu.Lock()
-	calm := s.calm
-	s.mu.Unlock()
 	draw := s.hash(number, "fault "+chosen.name)
-	if calm || len(chosen.faults) == 0 || float64(draw) >= s.options.Faults*math.MaxUint64 {
+	if len(chosen.faults) == 0 || float64(draw) >= s.options.Faults*math.MaxUint64 {
 		return chosen, none
 	}
 	return chosen, chosen.faults[s.hash(number, "kind "+chosen.name)%uint64(len(chosen.faults))]

@@ -31,7 +31,6 @@ const (
 	// nodePrefixBits is the length of a node's prefix: 16 addresses, two prefixes in a run's range.
 	nodePrefixBits = 28
 	azureNamespace = "kube-system"
-	cnsAccount     = "azure-cns"
 	dncAccount     = "azure-dnc"
 	// collector is the garbage collector's account.
 	collector = "system:serviceaccount:kube-system:generic-garbage-collector"
