@@ -128,10 +128,11 @@ func deletes(req *admission.Request) bool {
 	if req.Operation == admissionv1.Delete {
 		return true
 	}
-	if !bytes.Contains(req.Object.Raw, []byte("deletionTimestamp")) || apijson.Unmarshal(req.Object.Raw, &after) != nil { // what decodes the object reports the error
+	if !bytes.Contains(req.Object.Raw, []byte("deletionTimestamp")) {
 		return false
 	}
-	return after.Metadata.DeletionTimestamp != "" && len(after.Metadata.Finalizers) == 0
+	unreadable := apijson.Unmarshal(req.Object.Raw, &after) != nil // it may delete the object
+	return unreadable || after.Metadata.DeletionTimestamp != "" && len(after.Metadata.Finalizers) == 0
 }
 
 // releaseGuard is what both webhooks share.

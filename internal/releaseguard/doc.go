@@ -17,10 +17,9 @@
 //	5  anything else: the address is in use; or a fact that 2 or 3 need
 //	   could not be read                                                    refuse
 //
-// An entry whose ID is a UID belongs to a ResourceClaim. Instead of 2 to 5, the driver may remove it on the node that the claim is
+// An entry with a UID as its ID belongs to a ResourceClaim. Instead of 2 to 5, the driver may remove it on the node that the claim is
 // allocated to (the token of row 2, where no reconciler shares it), or once no claim has that UID and no pod of its reference may use the
-// address. An entry whose ID is none that a
-// container runtime makes has an owner that cannot be looked up: row 3 never applies.
+// address. An entry with an ID that no container runtime makes has an owner that cannot be looked up: row 3 never applies.
 //
 // The entry's node is that of the record which holds the entry; without one, that of the pod of its reference. Where the
 // IPAM's reconciler shares the DaemonSet's pods, 2 is for pods that are being deleted only, or the reconciler could free

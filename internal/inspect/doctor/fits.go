@@ -17,7 +17,7 @@ import (
 
 // Planned is what a manifest would install, beside the configuration in Facts.
 type Planned struct {
-	// Agents: it has the DaemonSet of the agents. AdmissionPolicy: it has a MutatingAdmissionPolicy. FailClosed: pods are refused while no replica answers.
+	// Agents: it has the DaemonSet of the agents. AdmissionPolicy: it has a MutatingAdmissionPolicy. FailClosed: pods are refused while no replica responds.
 	Agents, AdmissionPolicy, FailClosed bool
 	// Exempt are the namespaces that the MutatingAdmissionPolicy leaves out by name.
 	Exempt []string
