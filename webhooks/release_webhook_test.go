@@ -238,7 +238,7 @@ func TestAnUpdateThatDeletesThePoolIsItsDeletion(t *testing.T) {
 	beingDeleted := func(finalizers string) runtime.RawExtension {
 		return runtime.RawExtension{Raw: bytes.Replace(poolJSON(t, poolRange, web0).Raw, []byte(`"metadata":{`), []byte(`"metadata":{"deletionTimestamp":"2026-11-29T12:00:00Z",`+finalizers), 1)}
 	}
-	for finalizers, allowed := range map[string]bool{``: false, `"finalizers":[],`: false, `"finalizers":"unreadable",`: false, `"finalizers":["example.com/b"],`: true} {
+	for finalizers, allowed := range map[string]bool{``: false, `"finalizers":[],`: false, `"finalizers":["example.com/b",7],`: false, `"finalizers":["example.com/b"],`: true} {
 		guard, _ := onNodeA().guard(t, ReleaseModeDeny)
 		request := removal(t, authenticationv1.UserInfo{Username: "reconciler"}, poolRange, web0)
 		request.OldObject, request.Object = beingDeleted(`"finalizers":["example.com/a","example.com/b"],`), beingDeleted(finalizers)
