@@ -46,6 +46,12 @@ var edgeMutants = []mutant{
 		return decided(`, by: inHandshake,
 	},
 	{
+		rule: "handshake: a sandbox is replaced only with proof that it is gone",
+		file: "internal/handshake/judge.go",
+		old:  `w.Verdict != v1alpha1.VerdictReadyForRelease || l.Tasks.Problem != ""`,
+		new:  `w.Verdict != v1alpha1.VerdictReadyForRelease`, by: inHandshake,
+	},
+	{
 		rule: "handshake: another living sandbox of the pod holds the address of one that is gone",
 		file: "internal/handshake/judge.go",
 		old:  `	if next != "" {`,

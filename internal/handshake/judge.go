@@ -45,7 +45,7 @@ func judge(q Query, l *Listing, r Recollection, s Settings, listed *Sandbox) Out
 	} else {
 		w = judgeAbsent(q, l, r, s)
 	}
-	if w.Verdict != v1alpha1.VerdictReadyForRelease {
+	if w.Verdict != v1alpha1.VerdictReadyForRelease || l.Tasks.Problem != "" { // SandboxReplaced says that it is gone too
 		return w
 	}
 	next := r.Unloaded

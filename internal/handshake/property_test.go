@@ -24,6 +24,9 @@ func TestI1I5OnlyProofReleases(t *testing.T) {
 		if released != proven(s) {
 			t.Fatalf("proven: %t, and the outcome is %+v: %+v", proven(s), w, s)
 		}
+		if w.Reason == v1alpha1.ReasonSandboxReplaced && !ended(s) {
+			t.Fatalf("said to be replaced without proof that it is gone: %+v", s)
+		}
 		if w.Kind == NoClaim && !mayPass(s) {
 			t.Fatalf("no claim without proof: %+v", s)
 		}
@@ -36,8 +39,11 @@ func mayPass(s situation) bool {
 }
 
 // proven restates the sentence of the design.
-func proven(s situation) bool {
-	if s.toAll || s.failed != "" || s.early || s.blind || conflicted(s) || succeeded(s) {
+func proven(s situation) bool { return !s.toAll && !succeeded(s) && ended(s) }
+
+// ended says whether the sandbox itself is proven gone.
+func ended(s situation) bool {
+	if s.failed != "" || s.early || s.blind || conflicted(s) {
 		return false
 	}
 	mine := slices.IndexFunc(s.listed, func(l Sandbox) bool { return l.ID == id })

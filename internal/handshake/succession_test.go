@@ -76,6 +76,7 @@ func TestASandboxThatContainerdFailedToLoadIsNotGone(t *testing.T) {
 		"listed as ready with its task: ready":                      {situation{reports: true, task: true, listed: one(StateReady, 0, 0)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
 		"tasks that cannot be read prove no absence":                {situation{blind: true, recalled: seen}, refusal(v1alpha1.ReasonListFailed)},
 		"nor that a listed one is stopped":                          {situation{blind: true, reports: true, listed: one(StateNotReady, 0, NamespaceClosed)}, refusal(v1alpha1.ReasonListFailed)},
+		"nor that another one replaced it":                          {situation{blind: true, recalled: seen, listed: []Sandbox{{ID: "next", Pod: web, State: StateReady}}}, refusal(v1alpha1.ReasonListFailed)},
 		"that a sandbox is not gone needs no tasks":                 {situation{blind: true, listed: one(StateReady, 0, 0)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
 		"nor that there is nothing to claim":                        {situation{blind: true, toAll: true, recalled: longAbsent}, refusal(v1alpha1.ReasonListFailed)},
 		"the node that had a sandbox claims it without tasks":       {situation{blind: true, toAll: true, recalled: seen}, hold(v1alpha1.ReasonSandboxOfThisNode, web.UID)},
