@@ -105,8 +105,8 @@ func (o *Observer) nodes(ctx context.Context) (map[[2]string][]string, error) {
 			return nil, fmt.Errorf("listing Nodes for one with the IDs of another machine: %w", err)
 		}
 		for i := range nodes.Items {
-			info := &nodes.Items[i].Status.NodeInfo
-			hardware := [2]string{info.MachineID, info.SystemUUID}
+			machine := facts.Identity(&nodes.Items[i])
+			hardware := [2]string{machine.MachineID, machine.SystemUUID}
 			found[hardware] = append(found[hardware], nodes.Items[i].Name)
 		}
 	}

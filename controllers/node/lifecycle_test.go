@@ -3,6 +3,7 @@
 package node
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -69,6 +70,14 @@ func TestR3NoDelayIsOverBeforeTheWatchHasReachedTheLiveList(t *testing.T) {
 		w.isOver(node, false)
 		w.set(func() { w.isQuiet = false })
 		w.isOver(node, true)
+	})
+}
+
+// The API server does not limit what a kubelet reports. As long as a GuardedNode cannot be written, no delay of any machine is over.
+func TestAnIDThatIsTooLongHoldsUpNoOtherMachine(t *testing.T) {
+	play(t, func(w *world) {
+		w.register("long", strings.Repeat("x", 254))
+		w.isOver(w.gone(), true)
 	})
 }
 

@@ -231,6 +231,25 @@ var nodeMutants = []mutant{
 		new:  `if false {`, by: inNode,
 	},
 	{
+		rule: "nodes: no read of all machines is whole before the watch has reached the list (0276, R3)",
+		file: "controllers/node/lifecycle.go",
+		old:  ` || !l.r.options.Watches.notes.haveReached(list.version) {`,
+		new:  ` {`, by: inNode,
+	},
+	{
+		rule: "nodes: an ID that is too long holds up no other machine",
+		file: "internal/facts/objects.go",
+		old:  `if len(id) <= maxID {`,
+		new:  `if true {`, by: inNode,
+	},
+	{
+		rule: "nodes: a report of a machine that counted as gone begins its delay again (R1)",
+		file: "internal/nodelife/next.go",
+		old: `		entry.Gone = nil
+`,
+		new: ``, by: []string{"./internal/nodelife"},
+	},
+	{
 		rule: "nodes: all machines are read later than the Leases (0276)",
 		file: "controllers/node/all.go",
 		old:  `l.confirm(ctx, after.Add(1))`,

@@ -3,6 +3,8 @@
 package facts
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -84,7 +86,18 @@ func Node(node *corev1.Node) release.Node {
 // Identity is the machine of a Node object in the form of a record.
 func Identity(node *corev1.Node) v1alpha1.NodeIdentity {
 	info := &node.Status.NodeInfo
-	return v1alpha1.NodeIdentity{UID: node.UID, MachineID: info.MachineID, SystemUUID: info.SystemUUID, BootID: info.BootID}
+	return v1alpha1.NodeIdentity{UID: node.UID, MachineID: bounded(info.MachineID), SystemUUID: bounded(info.SystemUUID), BootID: bounded(info.BootID)}
+}
+
+// maxID is the length of an ID that a GuardedNode takes. The API server does not limit what a kubelet reports.
+const maxID = 253
+
+// bounded is an ID, or the digest of one that is too long.
+func bounded(id string) string {
+	if len(id) <= maxID {
+		return id
+	}
+	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(id)))
 }
 
 // ShowsOthers says whether a pod's network-status has changed.

@@ -79,8 +79,8 @@ func (o *Observation) order(a, b release.Node) int {
 	return cmp.Compare(a.NodeUID, b.NodeUID)
 }
 
-// report puts the machine that the Node reports first in the object, unless the object is full. A report without any ID, as of a new Node, counts as the
-// machine that reports next.
+// report puts the machine that the Node reports first in the object, unless the object is full. It was alive then, so a delay begins again. A report without
+// any ID, as of a new Node, counts as the machine that reports next.
 func report(spec *v1alpha1.GuardedNodeSpec, machine v1alpha1.NodeIdentity, now time.Time) {
 	if isUnknown(machine) && len(spec.Machines) > 0 {
 		return
@@ -88,6 +88,7 @@ func report(spec *v1alpha1.GuardedNodeSpec, machine v1alpha1.NodeIdentity, now t
 	entry := v1alpha1.GuardedMachine{FirstSeenTime: RoundUp(now)}
 	if at := find(spec.Machines, machine); at >= 0 {
 		entry = spec.Machines[at]
+		entry.Gone = nil
 		spec.Machines = slices.Delete(spec.Machines, at, at+1)
 	} else if len(spec.Machines) == MaxMachines {
 		return

@@ -87,6 +87,8 @@ func TestNext(t *testing.T) {
 			nodelife.Observation{NodeName: "node", Seen: []v1alpha1.NodeIdentity{a}}, spec(entry(a, seenNow, gone(rounded)))},
 		"R1: so is each of two that reported in a row": {
 			nodelife.Observation{Spec: spec(entry(a)), Seen: []v1alpha1.NodeIdentity{b, a}}, spec(entry(a, gone(rounded)), entry(b, seenNow, gone(rounded)))},
+		"R1: a machine that reported once more before it was replaced again is gone from then on": {
+			nodelife.Observation{Spec: spec(entry(b), entry(a, gone(long))), Seen: []v1alpha1.NodeIdentity{a, b}, Live: []release.Node{node("node", b)}}, spec(entry(b), entry(a, gone(rounded)))},
 		"a report without IDs, from before another manager saw the machine, is of that machine": {
 			nodelife.Observation{Spec: spec(entry(a)), Seen: []v1alpha1.NodeIdentity{unknown}}, spec(entry(a, gone(rounded)))},
 		"R8: a machine that another Node reports has a successor": {
