@@ -168,7 +168,7 @@ func (v *IPPoolReleaseValidator) readCases(ctx context.Context, write *releasegu
 			if pod != nil {
 				facts.pod = readLive[corev1.Pod](ctx, v.reader, client.ObjectKey(*pod))
 			}
-			facts.records = v.readRecords(ctx, keys[i].podRef, keys[i].sandboxID, facts.pod)
+			facts.records = v.readRecords(ctx, write, keys[i].podRef, keys[i].sandboxID, facts.pod)
 		})
 	}
 	sideBySide(reads...)
@@ -183,7 +183,7 @@ func (v *IPPoolReleaseValidator) readCases(ctx context.Context, write *releasegu
 
 // readRecords reads the records that can hold an entry: those of the pod's name, the one that a tombstone names, or, where
 // the reference names nothing, the orphan of the sandbox.
-func (v *IPPoolReleaseValidator) readRecords(ctx context.Context, podRef, sandboxID string, named release.Fact[corev1.Pod]) release.Fact[[]v1alpha1.IPAllocation] {
+func (v *IPPoolReleaseValidator) readRecords(ctx context.Context, write *releaseguard.Write, podRef, sandboxID string, named release.Fact[corev1.Pod]) release.Fact[[]v1alpha1.IPAllocation] {
 	pod, record, err := ipam.ParseReference(podRef)
 	switch {
 	case err != nil:
@@ -191,7 +191,7 @@ func (v *IPPoolReleaseValidator) readRecords(ctx context.Context, podRef, sandbo
 	case pod == nil:
 		return v.recordNamed(ctx, record)
 	default:
-		return v.recordsOf(ctx, *pod, named)
+		return v.recordsOf(ctx, *pod, named, func(own *v1alpha1.IPAllocation) bool { return write.HoldsAll(own, podRef) })
 	}
 }
 

@@ -183,13 +183,13 @@ func (g *releaseGuard) podFact(ctx context.Context, pod release.Fact[corev1.Pod]
 
 // recordsOf are the records of a pod's name: of every UID that had it, and of orphans. They show a rival, another UID's record of the same address.
 //
-// A live list makes the API server read all records. It is not needed where the pod lives, and the cache has its record, as new as a live read
-// shows it, and no other of the name: one watch brings all records in the order of their versions, and a rival is older than the record
-// of the address's next user (docs/decisions/0282).
-func (g *releaseGuard) recordsOf(ctx context.Context, ref ipam.PodRef, pod release.Fact[corev1.Pod]) release.Fact[[]v1alpha1.IPAllocation] {
+// A live list makes the API server read all records. It is not needed where the pod lives, its record holds what is removed, and the cache has that
+// record, as new as a live read shows it, and no other of the name: one watch brings all records in the order of their versions, and a rival is older
+// than the record of the address's next user (docs/decisions/0282).
+func (g *releaseGuard) recordsOf(ctx context.Context, ref ipam.PodRef, pod release.Fact[corev1.Pod], holds func(*v1alpha1.IPAllocation) bool) release.Fact[[]v1alpha1.IPAllocation] {
 	if pod.IsKnown() && g.options.CachedRecords != nil {
 		own := g.recordNamed(ctx, string(pod.Get().UID))
-		if own.IsKnown() && g.isAlone(ctx, ref, &own.Get()[0]) {
+		if own.IsKnown() && holds(&own.Get()[0]) && g.isAlone(ctx, ref, &own.Get()[0]) {
 			return own
 		}
 	}

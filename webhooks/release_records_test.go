@@ -31,6 +31,8 @@ func TestI6RecordsAreListedUnlessTheCacheIsAsNewAsThePodsOwn(t *testing.T) {
 		cached []v1alpha1.IPAllocation
 		err    error
 		gone   bool
+		// unheld: the pod's record does not hold what is removed, which an earlier one may.
+		unheld bool
 		lists  int
 	}{
 		"the cache has the same version":            {cached: []v1alpha1.IPAllocation{record("uid-0", "7")}},
@@ -40,6 +42,7 @@ func TestI6RecordsAreListedUnlessTheCacheIsAsNewAsThePodsOwn(t *testing.T) {
 		"the cache cannot be read":                  {err: errors.New("it is not filled"), lists: 1},
 		"the cache shows another one of the name":   {cached: []v1alpha1.IPAllocation{record("uid-0", "7"), record("orphan-s", "5")}, lists: 1},
 		"the cache shows nothing but another one":   {cached: []v1alpha1.IPAllocation{record("earlier", "9")}, lists: 1},
+		"the pod's record does not have the entry":  {cached: []v1alpha1.IPAllocation{record("uid-0", "7")}, unheld: true, lists: 1},
 		"the pod is gone, so that it has no record": {cached: []v1alpha1.IPAllocation{record("uid-0", "7")}, gone: true, lists: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -58,7 +61,7 @@ func TestI6RecordsAreListedUnlessTheCacheIsAsNewAsThePodsOwn(t *testing.T) {
 			if tc.gone {
 				pod = release.Absent[corev1.Pod]()
 			}
-			got := guard.recordsOf(t.Context(), ipam.PodRef{Namespace: "default", Name: "web-0"}, pod)
+			got := guard.recordsOf(t.Context(), ipam.PodRef{Namespace: "default", Name: "web-0"}, pod, func(*v1alpha1.IPAllocation) bool { return !tc.unheld })
 			if lists != tc.lists || len(got.Get()) != 1 || got.Get()[0].Name != "uid-0" {
 				t.Errorf("%d lists gave %v (%s), expected %d lists and the pod's record", lists, got.Get(), got.Why(), tc.lists)
 			}

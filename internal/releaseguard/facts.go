@@ -4,6 +4,7 @@ package releaseguard
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -102,6 +103,11 @@ func (w *Write) holds(record *v1alpha1.IPAllocation, c *Case) bool {
 		}
 	}
 	return false
+}
+
+// HoldsAll reports whether a record holds every entry of a reference that the write removes.
+func (w *Write) HoldsAll(record *v1alpha1.IPAllocation, podRef string) bool {
+	return !slices.ContainsFunc(w.Cases, func(c Case) bool { return c.PodRef == podRef && !w.holds(record, &c) })
 }
 
 // holders are the records that hold the case's entry.
