@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -28,6 +27,11 @@ import (
 
 // adopt writes entries that had no owner for releaseDelay into a new record, or further entries of the sandbox into the existing one.
 func (r *Reconciler) adopt(ctx context.Context, v *view, d orphan.Decision) (reconcile.Result, error) {
+	if owned, err := r.ownedLive(ctx, v.entries); err != nil {
+		return reconcile.Result{}, err
+	} else if owned {
+		return reconcile.Result{RequeueAfter: r.options.Settings.SandboxCreationMax}, nil
+	}
 	if v.record == nil { // a late cache may show addresses that another sandbox has by now
 		pools, err := r.poolsLive(ctx, []*view{v})
 		if err != nil {
@@ -36,11 +40,6 @@ func (r *Reconciler) adopt(ctx context.Context, v *view, d orphan.Decision) (rec
 		if v.entries = pools.entries[v.id]; len(v.entries) == 0 {
 			return reconcile.Result{RequeueAfter: poolsCatchUp}, nil
 		}
-	}
-	if owned, err := r.ownedLive(ctx, v.entries); err != nil {
-		return reconcile.Result{}, err
-	} else if owned {
-		return reconcile.Result{RequeueAfter: r.options.Settings.SandboxCreationMax}, nil
 	}
 	now := metav1.NewTime(r.clock.Now())
 	record := records.OfOrphan(string(v.id), now)
@@ -203,21 +202,18 @@ func (r *Reconciler) release(ctx context.Context, views []*view, decisions []orp
 			requests[e.Backend] = append(requests[e.Backend], ipam.Request{Key: v.keyBefore(&e), Record: v.recordName()})
 		}
 	}
-	released, left := map[string][]string{}, sets.New[string]()
-	var failures []error
+	released, failed := map[string][]string{}, map[string]error{}
 	for _, backend := range r.options.Backends {
 		for _, result := range backend.Release(ctx, requests[backend.Name()]) {
 			record := result.Request.Record
 			switch {
 			case errors.Is(result.Err, ipam.ErrChanged): // the next pass sees the change
 				log.FromContext(ctx).Info("An entry changed before its release; observing again", "entry", result.Request.Key.String(), "found", result.Err.Error())
-			case errors.Is(result.Err, shadow.ErrWithheld):
-				left.Insert(record)
-				failures = append(failures, result.Err)
 			case result.Err != nil:
-				left.Insert(record)
-				metrics.ReleaseFailures.WithLabelValues(backend.Name(), string(reasons[record])).Inc()
-				failures = append(failures, result.Err)
+				if !errors.Is(result.Err, shadow.ErrWithheld) {
+					metrics.ReleaseFailures.WithLabelValues(backend.Name(), string(reasons[record])).Inc()
+				}
+				failed[record] = errors.Join(failed[record], result.Err)
 			default:
 				metrics.OrphansReclaimed.WithLabelValues(backend.Name(), string(reasons[record])).Inc()
 				metrics.Releases.WithLabelValues(backend.Name(), string(reasons[record])).Inc()
@@ -226,19 +222,30 @@ func (r *Reconciler) release(ctx context.Context, views []*view, decisions []orp
 			}
 		}
 	}
+	var failures []error
 	for i, v := range views {
 		if ips := released[v.recordName()]; len(ips) > 0 && v.record != nil {
 			r.postponed.add(v.id, func() {
 				r.event(v.record, corev1.EventTypeNormal, decisions[i], "released "+strings.Join(ips, ", ")+": "+decisions[i].Message)
 			})
 		}
-		if left.Has(v.recordName()) { // a failed release would be decided again at once
+		if err := failed[v.recordName()]; err != nil { // a failed release would be decided again at once
 			r.postponed.emit(v.id)
+			failures = append(failures, err, r.explainFailure(ctx, v, decisions[i], err))
 		} else {
 			r.reclaimer.feed.Add(v.id)
 		}
 	}
 	return errors.Join(failures...)
+}
+
+// explainFailure explains a failed release. A withheld release is no failure.
+func (r *Reconciler) explainFailure(ctx context.Context, v *view, d orphan.Decision, err error) error {
+	if shadow.Ignore(err) == nil {
+		return nil
+	}
+	d.Reason, d.Message = v1alpha1.ReasonReleaseFailed, err.Error()
+	return r.explainStep(ctx, v, d)
 }
 
 // keyBefore is the key of an entry before its release was begun, by which the reservation is found.

@@ -32,7 +32,7 @@ func (r *Reconciler) addClaims(ctx context.Context, v *view, seen *reports) erro
 	}
 	var claims []orphan.Claim
 	for i := range seen.claims[v.id] {
-		claim, err := r.claimOf(ctx, v, &seen.claims[v.id][i])
+		claim, err := r.claimOf(ctx, v, &seen.claims[v.id][i], seen.nodes.Get())
 		if err != nil {
 			return err
 		}
@@ -47,15 +47,11 @@ func (r *Reconciler) addClaims(ctx context.Context, v *view, seen *reports) erro
 	return nil
 }
 
-// claimOf finds the claimant: a live Node, by its UID or as the same machine, or a deleted one.
-func (r *Reconciler) claimOf(ctx context.Context, v *view, of *nodeClaim) (orphan.Claim, error) {
-	claim := orphan.Claim{NodeUID: of.nodeUID, BootID: of.BootID, PodUID: of.PodUID, Pod: release.Absent[string]()}
-	var nodes corev1.NodeList
-	if err := r.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
-		return claim, fmt.Errorf("looking for the Node of UID %s, which has claimed sandbox %s: %w", of.nodeUID, v.id, err)
-	}
-	var err error
-	if claim.NodeName, claim.Live, err = r.nodeOfClaim(ctx, nodes.Items, of); err != nil {
+// claimOf finds the claimant: one of the nodes, by its UID or as the same machine, or a deleted one. The nodes are those whose responses count: a cached
+// list may lack the Node under which a machine responds, and its claim would not contradict another one.
+func (r *Reconciler) claimOf(ctx context.Context, v *view, of *nodeClaim, nodes []orphan.Node) (claim orphan.Claim, err error) {
+	claim = orphan.Claim{NodeUID: of.nodeUID, BootID: of.BootID, PodUID: of.PodUID, Pod: release.Absent[string]()}
+	if claim.NodeName, claim.Live, err = r.nodeOfClaim(ctx, nodes, of); err != nil {
 		return claim, err
 	}
 	if of.PodUID == "" || claim.NodeName == "" { // without a Node or machine the node of the pod cannot be checked
@@ -76,9 +72,9 @@ func (r *Reconciler) claimOf(ctx context.Context, v *view, of *nodeClaim) (orpha
 
 // nodeOfClaim is the name of the Node that has the claimant's machine now; live says that its object exists. Without a Node of the claim's UID
 // it is the only one of the same machine, by all known IDs and never by the boot ID alone.
-func (r *Reconciler) nodeOfClaim(ctx context.Context, nodes []corev1.Node, of *nodeClaim) (name string, live bool, err error) {
+func (r *Reconciler) nodeOfClaim(ctx context.Context, nodes []orphan.Node, of *nodeClaim) (name string, live bool, err error) {
 	for i := range nodes {
-		if nodes[i].UID == of.nodeUID {
+		if nodes[i].Live.IsKnown() && nodes[i].Live.Get().NodeUID == of.nodeUID {
 			return nodes[i].Name, true, nil
 		}
 	}
@@ -87,7 +83,7 @@ func (r *Reconciler) nodeOfClaim(ctx context.Context, nodes []corev1.Node, of *n
 		return "", false, err
 	}
 	for i := range nodes {
-		if !orphan.Same(machine, facts.Node(&nodes[i]).Machine) {
+		if !nodes[i].Live.IsKnown() || !orphan.Same(machine, nodes[i].Live.Get().Machine) {
 			continue
 		}
 		if live {

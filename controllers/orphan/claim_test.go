@@ -3,6 +3,8 @@
 package orphan
 
 import (
+	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,12 +15,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/nodelife"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
+	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
@@ -81,6 +86,30 @@ func TestI1AFalseClaimTakesNothingFromTheNodeThatHasTheSandbox(t *testing.T) {
 			waitsWith(t, record, v1alpha1.ReasonClaimedTwice)
 		})
 	}
+}
+
+// The Node object under which the machine of the sandbox responds is so new that no cache has it.
+func TestI6ANodeThatNoCacheHasClaimsToo(t *testing.T) {
+	liar, home := onepod.Node("node", "node-1", "m1"), onepod.Node("home", "node-2", "m2")
+	s := newSearch(t, liar, home)
+	s.queryAll()
+	for _, node := range []*corev1.Node{liar, home} {
+		s.claims(node, "")
+		s.acknowledges(node, 0)
+	}
+	late := interceptor.NewClient(s.Truth, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, into client.ObjectList, opts ...client.ListOption) error {
+		err := c.List(ctx, into, opts...)
+		if nodes, is := into.(*corev1.NodeList); is {
+			nodes.Items = slices.DeleteFunc(nodes.Items, func(n corev1.Node) bool { return n.UID == home.UID })
+		}
+		return err
+	}})
+	s.r.client, s.machines.cache = late, late
+	record := s.advance()
+	if record.Spec.NodeName != "" {
+		t.Errorf("node %q is queried alone, though two have claimed the sandbox", record.Spec.NodeName)
+	}
+	waitsWith(t, record, v1alpha1.ReasonClaimedTwice)
 }
 
 func TestAClaimantIsQueriedAloneOnceEveryOtherNodeHasResponded(t *testing.T) {
@@ -159,9 +188,9 @@ func TestI3AClaimIsNotOfACloneWithItsBootID(t *testing.T) {
 			object.Spec = nodelife.Next(&nodelife.Observation{UID: "node-1", NodeName: "node", Seen: []v1alpha1.NodeIdentity{facts.Identity(claimant())}}, s.Clock.Now())
 			s.Apply(object)
 			claim := &nodeClaim{"node-1", v1alpha1.SandboxClaim{SandboxID: string(lost), BootID: claimant().Status.NodeInfo.BootID}}
-			var all []corev1.Node
+			var all []orphan.Node
 			for _, n := range tc.now {
-				all = append(all, *n)
+				all = append(all, orphan.Node{Name: n.Name, Live: release.Known(facts.Node(n))})
 			}
 			if got, live, err := s.r.nodeOfClaim(t.Context(), all, claim); err != nil || got != tc.want || live != tc.live {
 				t.Errorf("node %q (live: %v, %v), expected %q (live: %v)", got, live, err, tc.want, tc.live)

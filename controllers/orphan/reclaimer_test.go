@@ -4,6 +4,7 @@ package orphan
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -320,6 +321,23 @@ func TestTheOrphanOfAQueryThatIsGoneIsLookedAtAgain(t *testing.T) {
 	}
 	if looksAt.Len() != 1 {
 		t.Errorf("%d orphans are looked at again, want 1", looksAt.Len())
+	}
+}
+
+func TestAFailedReleaseIsExplained(t *testing.T) {
+	node := onepod.Node("node", "node-1", "m1")
+	s := newSearch(t, node)
+	s.queryAll()
+	s.acknowledges(node, 0)
+	s.Pool.FailsRelease = errors.New("the pool is refused")
+	s.r.reclaimer.ready(lost)
+	if _, err := s.r.reclaimer.round(t.Context()); !errors.Is(err, s.Pool.FailsRelease) {
+		t.Errorf("the round ended with %v", err)
+	}
+	waitsWith(t, s.record(), v1alpha1.ReasonReleaseFailed)
+	s.Pool.FailsRelease = nil
+	if s.look() != 1 {
+		t.Error("not released once the pool can be written")
 	}
 }
 

@@ -46,7 +46,7 @@ const (
 	Wait Action = "Wait"
 	// Drop: the record is deleted, if there is one.
 	Drop Action = "Drop"
-	// Adopt: the entries of the pools are written into the record, and every earlier query is void.
+	// Adopt: the entries of the pools are written into the record. Queries are about the sandbox, so those that stand remain.
 	Adopt Action = "Adopt"
 	// QueryAll: every node is queried, in the next epoch.
 	QueryAll Action = "QueryAll"

@@ -11,7 +11,7 @@
 //	NoAddresses           no pool holds anything of it                   Drop
 //	AwaitOwner            without an owner for less than releaseDelay    Wait
 //	NotRecorded           there is no record of it                       Adopt
-//	EntryNotRecorded      a pool holds an entry that the record lacks    Adopt, and query again
+//	EntryNotRecorded      a pool holds an entry that the record lacks    Adopt
 //	ClaimedByNode         a node has claimed it: the record has a node   as internal/release decides about a deleted pod
 //	                      name
 //	NotQueried            no container runtime makes the ID, or the      Wait
