@@ -38,7 +38,9 @@ func (r *Reconciler) syncRecord(ctx context.Context, v *view) error {
 		return err
 	}
 	r.recordHeld(v, record, now)
-	r.dropGone(v, record)
+	if r.dropGone(v, record) && !v.live { // the object of a pod that only the cache shows may have vanished
+		return fmt.Errorf("the pools have lost an address of %s: %w", v.podName(), records.ErrStale)
+	}
 	if record.Spec.NodeName == "" {
 		record.Spec.NodeName = v.nodeName()
 	}
@@ -133,12 +135,12 @@ func recordSandbox(v *view, record *v1alpha1.IPAllocation, held *facts.Held, now
 		v1alpha1.SandboxRecord{ID: held.SandboxID, ObservedTime: now, Attribution: held.Attribution})
 }
 
-// dropGone removes addresses from the record that the pools are proven not to have, if the pod is live, or is held for another sandbox. An address in
-// the network-status is kept, unless a later sandbox has it, and so are all addresses of a pod that could not be read.
-func (r *Reconciler) dropGone(v *view, record *v1alpha1.IPAllocation) {
+// dropGone removes addresses from the record that the pools are proven not to have, if the pod is live, or is held for another sandbox; dropped says
+// whether there were any. An address in the network-status is kept, unless a later sandbox has it, and so are all addresses of a pod that could not be read.
+func (r *Reconciler) dropGone(v *view, record *v1alpha1.IPAllocation) (dropped bool) {
 	deleting := !v.podFact.IsKnown() || v.podFact.Get().Deleting
 	if v.stale || v.podFact.IsUnknown() || (deleting && !v.live) {
-		return
+		return false
 	}
 	onStatus := map[string]bool{}
 	if v.pod != nil && !deleting && !facts.Ending(v.podFact, v.record).ByKubelet() {
@@ -146,12 +148,14 @@ func (r *Reconciler) dropGone(v *view, record *v1alpha1.IPAllocation) {
 			onStatus[address.IP.String()] = true
 		}
 	}
+	before := len(record.Spec.Addresses)
 	record.Spec.Addresses = slices.DeleteFunc(record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool {
 		return !v.holds(&a) && (!onStatus[a.IP] || v.holdsNext(&a))
 	})
 	record.Spec.Sandboxes = slices.DeleteFunc(record.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool {
 		return !slices.ContainsFunc(record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool { return a.SandboxID == s.ID })
 	})
+	return len(record.Spec.Addresses) < before
 }
 
 // recordMachines reads the Node live, after the entries, for the sandboxes that have no machine yet.

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/facts"
@@ -96,6 +98,37 @@ func TestI2ARecordThatOnlyTheCacheHasRestoresNoEntry(t *testing.T) {
 	}
 	if len(f.Pool.Entries) > 0 || len(f.Pool.Tombstoned) > 0 {
 		t.Errorf("the pool has %v, which no pod and no record leads to; tombstones were asked for %v", f.Pool.Entries, f.Pool.Tombstoned)
+	}
+}
+
+// TestI2AnAddressIsNotDroppedForAPodThatOnlyTheCacheHas: the pod vanished and its entry was removed, and the watch of pods is late.
+func TestI2AnAddressIsNotDroppedForAPodThatOnlyTheCacheHas(t *testing.T) {
+	record := onepod.RecordOfOld(onepod.OldMachine())
+	record.Spec.Addresses[0].PoolResourceVersion = "99"
+	f := newWorld(t, record, onepod.Node("node", "node-1", "m1"))
+	f.Pool.Entries = nil
+	attaching := onepod.PodOf("old", "")
+	attaching.Annotations = nil
+	f.r.client = interceptor.NewClient(f.Truth, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+			if pod, is := into.(*corev1.Pod); is {
+				attaching.DeepCopyInto(pod)
+				return nil
+			}
+			return c.Get(ctx, key, into, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, into client.ObjectList, opts ...client.ListOption) error {
+			if pods, is := into.(*corev1.PodList); is {
+				pods.Items = []corev1.Pod{*attaching}
+				return nil
+			}
+			return c.List(ctx, into, opts...)
+		}})
+	if err := f.after(0); err != nil {
+		t.Fatal(err)
+	}
+	if addresses := f.Record().Spec.Addresses; len(addresses) != 1 || len(f.Pool.Tombstoned) != 1 {
+		t.Errorf("the record has %v, and the pool got %d tombstones, expected one each", addresses, len(f.Pool.Tombstoned))
 	}
 }
 

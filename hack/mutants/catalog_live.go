@@ -17,6 +17,12 @@ var livenessMutants = []mutant{
 		new:  `live[i].SeenSince = cached[at].SeenSince`, by: inPods,
 	},
 	{
+		rule: "I2: no address is dropped for a pod that only the cache has",
+		file: "controllers/pod/record.go",
+		old:  `if r.dropGone(v, record) && !v.live {`,
+		new:  `if r.dropGone(v, record) && false {`, by: inPods,
+	},
+	{
 		rule: "liveness: a sandbox that is made after its Node registered again gets a machine (L2)",
 		file: "controllers/pod/record.go",
 		old:  `(boundBefore(v, record, registered) && !v.madeUnder(node, s.ID))`,
@@ -33,6 +39,12 @@ var livenessMutants = []mutant{
 		file: "controllers/orphan/use.go",
 		old:  `case pod == nil || r.isOver(pod) || `,
 		new:  `case pod == nil || `, by: inOrphans,
+	},
+	{
+		rule: "liveness: a failed release of an orphan is explained",
+		file: "controllers/orphan/act.go",
+		old:  `if shadow.Ignore(err) == nil {`,
+		new:  `if err != nil {`, by: inOrphans,
 	},
 	{
 		rule: "liveness: a claim under a Node UID that is not known any more holds no other claim",

@@ -227,14 +227,16 @@ var decisionMutants = []mutant{
 	{
 		rule: "I4: what gives an address away is read live",
 		file: "internal/release/decide.go",
-		old:  `case d.Withheld != nil || d.Action == Release || d.Action == Confirm ||`,
-		new:  `case d.Withheld != nil || d.Action == Confirm ||`, by: inRelease,
+		old:  `case Release, Confirm, Disown, Drop, Rewrite:`,
+		new:  `case Confirm, Disown, Drop, Rewrite:`, by: inRelease,
 	},
 	{
 		rule: "I4: what mode Shadow withholds is decided on live reads",
 		file: "internal/release/decide.go",
-		old:  `case d.Withheld != nil || d.Action == Release`,
-		new:  `case d.Action == Release`, by: inRelease,
+		old: `	if d.Withheld != nil {
+		return true`,
+		new: `	if d.Withheld != nil {
+		return false`, by: inRelease,
 	},
 	{
 		rule: "an end counts as the kubelet's only where the kubelet wrote the phase (the spike's ByKubelet() always true)",
@@ -261,7 +263,13 @@ var decisionMutants = []mutant{
 		new:  `if pod.DeletionTimestamp == nil ||`, by: inRelease,
 	},
 	{
-		rule: "orphans, EntryNotRecorded: a further entry voids every earlier query",
+		rule: "NoAddresses: once an agent is queried about any sandbox, caches unprotect no pod",
+		file: "internal/release/decide.go",
+		old:  `return !o.Recorded || o.Any.Query.IsKnown()`,
+		new:  `return !o.Recorded`, by: inRelease,
+	},
+	{
+		rule: "orphans, EntryNotRecorded: a further entry is recorded before anything else is decided",
 		file: "internal/orphan/decide.go",
 		old:  `case entries.Unrecorded:`,
 		new:  `case entries.Unrecorded && f.Record.IsAbsent():`, by: inOrphan,

@@ -158,6 +158,8 @@ func TestDecideWithAgents(t *testing.T) {
 			want{RowMayBeStarting, Wait, v1alpha1.ReasonMayBeStarting, 0}},
 		"NoAddresses: that no sandbox was listed for long enough yet is no such report": {
 			terminating(agent, ended(EndingFinished, longAgo), noEntries, anyQueried(newQuery(), Known(responded(alive)))), want{RowNoAddresses, Unprotect, v1alpha1.ReasonNoIPsHeld, 0}},
+		"NoAddresses: once the agent is queried about any sandbox, a cache does not show that it has reported none": {
+			terminating(agent, cached, ended(EndingFinished, longAgo), noEntries, anyQueried(newQuery(), Absent[Response]())), want{RowNoAddresses, Reread, v1alpha1.ReasonNoIPsHeld, 0}},
 		"NoAddresses: a report on any sandbox of the pod that could not be read holds": {
 			terminating(agent, ended(EndingFinished, longAgo), noEntries, anyQueried(newQuery(), Unknown[Response]("x"))), want{RowObservationFailed, Wait, v1alpha1.ReasonObservationFailed, 0}},
 		"NoAddresses: but not where the node is declared dead": {

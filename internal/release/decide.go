@@ -27,13 +27,24 @@ func Decide(o Observation, now time.Time) Decision {
 // needsLive says whether an action requires live reads: all that release an address or unprotect a pod do, except on the monotone facts in the
 // package comment.
 func needsLive(o Observation, d Decision) bool {
-	switch {
-	case d.Withheld != nil || d.Action == Release || d.Action == Confirm || d.Action == Disown || d.Action == Drop || d.Action == Rewrite:
+	if d.Withheld != nil {
 		return true
-	case d.Action != Unprotect || d.Row == RowNeverScheduled:
+	}
+	switch d.Action {
+	case Release, Confirm, Disown, Drop, Rewrite:
+		return true
+	case Unprotect:
+	default:
 		return false
 	}
-	return !o.Recorded || d.Row == RowNodeOutOfService || d.Row == RowNodeDeleted || d.Row == RowMayBeStarting
+	switch d.Row {
+	case RowNeverScheduled:
+		return false
+	case RowNodeOutOfService, RowNodeDeleted, RowMayBeStarting:
+		return true
+	default: // once its agent is queried about any sandbox of the pod, it may have reported one
+		return !o.Recorded || o.Any.Query.IsKnown()
+	}
 }
 
 // decideOwned disowns entries without an owner before every Unprotect, and once the pod is deleted: the next pod with the name would inherit them
