@@ -184,7 +184,7 @@ func FuzzReservationReview(f *testing.F) {
 // Node at most.
 func FuzzNodeResource(f *testing.F) {
 	w := onNode(nncPolicy(missingNodeIsDenied), "live-uid", "live-uid")
-	guard := newNodeResourceGuard(w.reader(f, w.cachedPolicies, w.cached, false), w.reader(f, w.livePolicies, w.live, true), NodeResourceOptions{})
+	guard := newNodeResourceGuard(w.reader(f, w.cachedPolicies, w.cached, false), w.reader(f, w.livePolicies, w.live, true))
 	f.Fuzz(func(t *testing.T, after []byte) {
 		w.nodeReads.Store(0)
 		w.policyReads.Store(0)

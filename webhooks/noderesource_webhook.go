@@ -20,33 +20,20 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
 )
 
-// NodeResourceOptions configure the webhook that judges writes of node-scoped resources.
-type NodeResourceOptions struct {
-	// Clock is the real one except in tests; it measures how long a response takes.
-	Clock clock.PassiveClock
-}
-
-func (o NodeResourceOptions) complete() NodeResourceOptions {
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
-	return o
-}
-
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=holdfast.dev,resources=noderesourcepolicies,verbs=get;list;watch
 
 // SetupNodeResourceWebhook registers the webhook that judges writes of node-scoped resources, for every NodeResourcePolicy
 // under a path of its own (internal/nodepolicy.PathPrefix). Policies and Nodes are read from the manager's cache;
 // a Node that decides against a write is read past it.
-func SetupNodeResourceWebhook(ctx context.Context, mgr manager.Manager, o NodeResourceOptions) error {
+func SetupNodeResourceWebhook(ctx context.Context, mgr manager.Manager) error {
 	// Every replica serves, and is ready once its caches are full: those of the controllers fill on the leader only.
 	for _, object := range []client.Object{&v1alpha1.NodeResourcePolicy{}, &corev1.Node{}} {
 		if _, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("watching %T for the webhook of node-scoped resources: %w", object, err)
 		}
 	}
-	guard := newNodeResourceGuard(mgr.GetCache(), mgr.GetAPIReader(), o)
+	guard := newNodeResourceGuard(mgr.GetCache(), mgr.GetAPIReader())
 	mgr.GetWebhookServer().Register(nodepolicy.PathPrefix, guard.serve())
 	return nil
 }
@@ -65,12 +52,10 @@ type nodeResourceGuard struct {
 	// cached may only allow; live bypasses every cache.
 	cached, live client.Reader
 	compiled     *compiledPolicies
-	clock        clock.PassiveClock
 }
 
-func newNodeResourceGuard(cached, live client.Reader, o NodeResourceOptions) *nodeResourceGuard {
-	o = o.complete()
-	return &nodeResourceGuard{cached: cached, live: live, compiled: newCompiledPolicies(), clock: o.Clock}
+func newNodeResourceGuard(cached, live client.Reader) *nodeResourceGuard {
+	return &nodeResourceGuard{cached: cached, live: live, compiled: newCompiledPolicies()}
 }
 
 type policyNameKey struct{}
@@ -86,10 +71,10 @@ func (g *nodeResourceGuard) serve() http.Handler {
 
 // Handle judges one write by the policy of the path. It has no side effects, so a dry run is judged like any write.
 func (g *nodeResourceGuard) Handle(ctx context.Context, req admission.Request) admission.Response {
-	started := g.clock.Now()
+	started := clock.RealClock{}.Now()
 	name, _ := ctx.Value(policyNameKey{}).(string)
 	r := g.judge(ctx, name, &req)
-	metrics.NodeResourceDuration.WithLabelValues(r.policy).Observe(g.clock.Since(started).Seconds())
+	metrics.NodeResourceDuration.WithLabelValues(r.policy).Observe(clock.RealClock{}.Since(started).Seconds())
 	metrics.NodeResourceWrites.WithLabelValues(r.policy, r.decision(), string(r.Reason)).Inc()
 	return r.respond(ctx, &req)
 }

@@ -106,7 +106,7 @@ func (w *nodeWorld) read(ctx context.Context, object client.Object, uid types.UI
 // ask sends a review to the webhook, as the API server does. Without an AdmissionReview in the response it returns nil.
 func (w *nodeWorld) ask(t *testing.T, path string, request *admissionv1.AdmissionRequest) (int, string, *admissionv1.AdmissionResponse) {
 	t.Helper()
-	guard := newNodeResourceGuard(w.reader(t, w.cachedPolicies, w.cached, false), w.reader(t, w.livePolicies, w.live, true), NodeResourceOptions{})
+	guard := newNodeResourceGuard(w.reader(t, w.cachedPolicies, w.cached, false), w.reader(t, w.livePolicies, w.live, true))
 	mux := http.NewServeMux()
 	mux.Handle(nodepolicy.PathPrefix, guard.serve())
 	server := httptest.NewServer(mux)

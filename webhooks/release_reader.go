@@ -164,20 +164,15 @@ func (g *releaseGuard) reportsSince(ctx context.Context) time.Time {
 
 // podFact is what the judgement needs of a pod. A report of termination counts as it does for the controllers.
 func (g *releaseGuard) podFact(ctx context.Context, pod release.Fact[corev1.Pod]) release.Fact[releaseguard.Pod] {
-	switch {
-	case pod.IsAbsent():
-		return release.Absent[releaseguard.Pod]()
-	case !pod.IsKnown():
-		return release.Unknown[releaseguard.Pod](pod.Why())
-	}
-	p := pod.Get()
-	return release.Known(releaseguard.Pod{
-		UID:      p.UID,
-		NodeName: p.Spec.NodeName,
-		Deleting: p.DeletionTimestamp != nil,
-		Held:     controllerutil.ContainsFinalizer(&p, v1alpha1.Finalizer),
-		Ending:   g.options.Evidence.Ending(&p, false, g.reportsSince(ctx)),
-		Begun:    release.Begun(&p),
+	return release.Convert(pod, func(p corev1.Pod) releaseguard.Pod {
+		return releaseguard.Pod{
+			UID:      p.UID,
+			NodeName: p.Spec.NodeName,
+			Deleting: p.DeletionTimestamp != nil,
+			Held:     controllerutil.ContainsFinalizer(&p, v1alpha1.Finalizer),
+			Ending:   g.options.Evidence.Ending(&p, false, g.reportsSince(ctx)),
+			Begun:    release.Begun(&p),
+		}
 	})
 }
 
@@ -194,10 +189,8 @@ func (g *releaseGuard) recordsOf(ctx context.Context, ref ipam.PodRef, pod relea
 		}
 	}
 	list := &v1alpha1.IPAllocationList{}
-	if err := g.reader.List(ctx, list, client.MatchingFields{"spec.podNamespace": ref.Namespace, "spec.podName": ref.Name}); err != nil {
-		return release.Unknown[[]v1alpha1.IPAllocation](err.Error())
-	}
-	return release.Known(list.Items)
+	err := g.reader.List(ctx, list, client.MatchingFields{"spec.podNamespace": ref.Namespace, "spec.podName": ref.Name})
+	return release.FactOf(list.Items, err)
 }
 
 // isAlone reports whether a cache that is as new as a record shows no other record of the pod's name.
@@ -213,25 +206,12 @@ func (g *releaseGuard) isAlone(ctx context.Context, ref ipam.PodRef, own *v1alph
 // recordNamed reads one record, live.
 func (g *releaseGuard) recordNamed(ctx context.Context, name string) release.Fact[[]v1alpha1.IPAllocation] {
 	record := readLive[v1alpha1.IPAllocation](ctx, g.reader, client.ObjectKey{Name: name})
-	switch {
-	case record.IsUnknown():
-		return release.Unknown[[]v1alpha1.IPAllocation](record.Why())
-	case record.IsAbsent():
-		return release.Absent[[]v1alpha1.IPAllocation]()
-	default:
-		return release.Known([]v1alpha1.IPAllocation{record.Get()})
-	}
+	return release.Convert(record, func(r v1alpha1.IPAllocation) []v1alpha1.IPAllocation { return []v1alpha1.IPAllocation{r} })
 }
 
 func (g *releaseGuard) node(ctx context.Context, name string) release.Fact[release.Node] {
 	node := readLive[corev1.Node](ctx, g.reader, client.ObjectKey{Name: name})
-	switch {
-	case node.IsUnknown():
-		return release.Unknown[release.Node](node.Why())
-	case node.IsAbsent():
-		return release.Absent[release.Node]()
-	}
-	return release.Known(facts.Node(new(node.Get())))
+	return release.Convert(node, func(n corev1.Node) release.Node { return facts.Node(&n) })
 }
 
 // sideBySide makes reads at the same time, and returns when all are done; one that failed has left an unknown fact. A panic becomes the

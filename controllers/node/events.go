@@ -22,16 +22,16 @@ import (
 // nodeEvents queue the Node UIDs that a Node may concern. Its report is noted by then. A heartbeat queues nothing.
 func (r *reconciler) nodeEvents() handler.TypedFuncs[*corev1.Node, request] {
 	return handler.TypedFuncs[*corev1.Node, request]{
-		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*corev1.Node], q queue) {
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*corev1.Node], q requests) {
 			r.wakeAll(ctx, e.Object, q)
 		},
-		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Node], q queue) {
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Node], q requests) {
 			if facts.Identity(e.ObjectOld) != facts.Identity(e.ObjectNew) {
 				r.wakeAll(ctx, e.ObjectOld, q)
 				r.wakeAll(ctx, e.ObjectNew, q)
 			}
 		},
-		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*corev1.Node], q queue) {
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*corev1.Node], q requests) {
 			r.options.Watches.notes.forget(e.Object.UID)
 			r.wakeAll(ctx, e.Object, q)
 		},
@@ -39,7 +39,7 @@ func (r *reconciler) nodeEvents() handler.TypedFuncs[*corev1.Node, request] {
 }
 
 // wakeAll queues every object that may be about the machine that a Node reports.
-func (r *reconciler) wakeAll(ctx context.Context, node *corev1.Node, q queue) {
+func (r *reconciler) wakeAll(ctx context.Context, node *corev1.Node, q requests) {
 	wake(q, node.UID)
 	for _, key := range nodelife.Keys(facts.Identity(node)) {
 		var objects v1alpha1.GuardedNodeList
@@ -55,11 +55,11 @@ func (r *reconciler) wakeAll(ctx context.Context, node *corev1.Node, q queue) {
 // objectEvents notice removals by other clients: the removed object may have been the only one that named a machine (R10).
 func (r *reconciler) objectEvents() handler.TypedFuncs[*v1alpha1.GuardedNode, request] {
 	return handler.TypedFuncs[*v1alpha1.GuardedNode, request]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.GuardedNode], q queue) {
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.GuardedNode], q requests) {
 			r.counts.Observe(nil, e.Object, r.clock.Now())
 			wake(q, types.UID(e.Object.Name))
 		},
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.GuardedNode], q queue) {
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.GuardedNode], q requests) {
 			r.counts.Observe(e.ObjectOld, e.ObjectNew, r.clock.Now())
 			if e.ObjectOld.Generation != e.ObjectNew.Generation { // reports of agents do not change the spec
 				wake(q, types.UID(e.ObjectNew.Name))
@@ -68,7 +68,7 @@ func (r *reconciler) objectEvents() handler.TypedFuncs[*v1alpha1.GuardedNode, re
 				r.lose(e.ObjectNew, q)
 			}
 		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.GuardedNode], q queue) {
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.GuardedNode], q requests) {
 			r.counts.Observe(e.Object, nil, r.clock.Now())
 			r.mu.Lock()
 			isOurs := r.deleted[e.Object.UID]
@@ -81,7 +81,7 @@ func (r *reconciler) objectEvents() handler.TypedFuncs[*v1alpha1.GuardedNode, re
 	}
 }
 
-func (r *reconciler) lose(object *v1alpha1.GuardedNode, q queue) {
+func (r *reconciler) lose(object *v1alpha1.GuardedNode, q requests) {
 	r.interrupt("another client deleted a GuardedNode, or a machine of one")
 	q.Add(request{})
 	wake(q, types.UID(object.Name))
@@ -89,7 +89,7 @@ func (r *reconciler) lose(object *v1alpha1.GuardedNode, q queue) {
 
 // recordEvents queue the Node UIDs in a record, whose objects it may need, and the objects with queries about its sandboxes.
 func (r *reconciler) recordEvents() handler.TypedFuncs[*v1alpha1.IPAllocation, request] {
-	wakeAll := func(q queue, records ...*v1alpha1.IPAllocation) {
+	wakeAll := func(q requests, records ...*v1alpha1.IPAllocation) {
 		for _, record := range records {
 			for _, uid := range nodelife.NamedBy(record) {
 				wake(q, uid)
@@ -97,10 +97,10 @@ func (r *reconciler) recordEvents() handler.TypedFuncs[*v1alpha1.IPAllocation, r
 		}
 	}
 	return handler.TypedFuncs[*v1alpha1.IPAllocation, request]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.IPAllocation], q queue) {
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.IPAllocation], q requests) {
 			wakeAll(q, e.Object)
 		},
-		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*v1alpha1.IPAllocation], q queue) {
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*v1alpha1.IPAllocation], q requests) {
 			if !slices.Equal(nodelife.NamedBy(e.ObjectOld), nodelife.NamedBy(e.ObjectNew)) {
 				wakeAll(q, e.ObjectOld, e.ObjectNew)
 			}
@@ -108,11 +108,11 @@ func (r *reconciler) recordEvents() handler.TypedFuncs[*v1alpha1.IPAllocation, r
 				r.wakeQueried(ctx, e.ObjectNew, q)
 			}
 		},
-		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*v1alpha1.IPAllocation], q queue) {
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*v1alpha1.IPAllocation], q requests) {
 			wakeAll(q, e.Object)
 			r.wakeQueried(ctx, e.Object, q)
 		},
 	}
 }
 
-func wake(q queue, uid types.UID) { q.AddAfter(request{UID: uid}, gather) }
+func wake(q requests, uid types.UID) { q.AddAfter(request{UID: uid}, gather) }

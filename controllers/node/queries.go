@@ -56,7 +56,7 @@ func (r *reconciler) isNeededQuery(ctx context.Context, q *v1alpha1.SandboxQuery
 }
 
 // wakeQueried queues the objects that have queries about a record.
-func (r *reconciler) wakeQueried(ctx context.Context, record *v1alpha1.IPAllocation, q queue) {
+func (r *reconciler) wakeQueried(ctx context.Context, record *v1alpha1.IPAllocation, q requests) {
 	var objects v1alpha1.GuardedNodeList
 	if err := r.client.List(ctx, &objects, client.MatchingFields{index.QueriedRecord: record.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Reading GuardedNodes from the cache failed; queries that no record needs stay until their object changes", "record", record.Name)

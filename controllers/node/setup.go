@@ -12,7 +12,6 @@ package node
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -28,6 +27,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/queries"
+	"github.com/holdfast-dev/holdfast/controllers/queue"
 	"github.com/holdfast-dev/holdfast/internal/nodelife"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
@@ -74,7 +74,7 @@ type Options struct {
 // request is for one Node UID; the zero request is for a round.
 type request struct{ UID types.UID }
 
-type queue = workqueue.TypedRateLimitingInterface[request]
+type requests = workqueue.TypedRateLimitingInterface[request]
 
 // reconciler maintains the GuardedNodes. One worker uses it, so that writes are sequential; the fields below the mutex have other users too.
 type reconciler struct {
@@ -82,7 +82,7 @@ type reconciler struct {
 	live    client.Reader
 	clock   clock.PassiveClock
 	options Options
-	queue   queue
+	queue   requests
 	// lifecycle is the lifecycle of machines.
 	lifecycle *Lifecycle
 
@@ -118,13 +118,9 @@ type write struct {
 // Setup registers the controller with the manager.
 func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) (*Lifecycle, error) {
 	r := newReconciler(mgr.GetClient(), mgr.GetAPIReader(), clk, o)
-	c, err := controller.NewTyped("node", mgr, controller.TypedOptions[request]{Reconciler: r, RateLimiter: backoff.RateLimiter[request](o.LastRetry),
-		NewQueue: backoff.NewQueue[request](o.SimulatedQueues)})
-	if err != nil {
-		return nil, fmt.Errorf("setting up the controller of GuardedNodes: %w", err)
-	}
-	sources := []source.TypedSource[request]{
-		source.TypedFunc[request](func(_ context.Context, q queue) error {
+	return r.lifecycle, queue.Control(mgr, "node", controller.TypedOptions[request]{Reconciler: r, RateLimiter: backoff.RateLimiter[request](o.LastRetry),
+		NewQueue: backoff.NewQueue[request](o.SimulatedQueues)},
+		source.TypedFunc[request](func(_ context.Context, q requests) error {
 			r.queue = q
 			q.Add(request{})
 			again := func() { q.Add(request{}) }
@@ -135,13 +131,7 @@ func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) (*Lifecycle, 
 		source.TypedKind(mgr.GetCache(), &v1alpha1.GuardedNode{}, r.objectEvents()),
 		source.TypedKind(mgr.GetCache(), &corev1.Node{}, r.nodeEvents()),
 		source.TypedKind(mgr.GetCache(), &v1alpha1.IPAllocation{}, r.recordEvents()),
-	}
-	for _, s := range sources {
-		if err := c.Watch(s); err != nil {
-			return nil, fmt.Errorf("setting up the watches of the controller of GuardedNodes: %w", err)
-		}
-	}
-	return r.lifecycle, nil
+	)
 }
 
 func newReconciler(cached client.Client, live client.Reader, clk clock.PassiveClock, o Options) *reconciler {

@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/queue"
 	"github.com/holdfast-dev/holdfast/internal/eventlimit"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
@@ -120,7 +121,7 @@ func setupSweeper(mgr manager.Manager, api served.API, o Options) error {
 	if err != nil {
 		return err
 	}
-	c, err := controller.NewTyped("node-sweeper", mgr, controller.TypedOptions[sweepRequest]{
+	return queue.Control(mgr, "node-sweeper", controller.TypedOptions[sweepRequest]{
 		Reconciler:              s,
 		MaxConcurrentReconciles: sweeperWorkers,
 		RateLimiter:             retries[sweepRequest](o, sweeperBackoff, sweeperMaxBackoff),
@@ -128,24 +129,14 @@ func setupSweeper(mgr manager.Manager, api served.API, o Options) error {
 			r = cmp.Or(r, &sweepRequest{})
 			return mgr.GetLogger().WithValues("controller", "node-sweeper", "policy", r.Policy, "node", r.Node)
 		},
-	})
-	if err != nil {
-		return fmt.Errorf("setting up the sweeper of node-scoped resources: %w", err)
-	}
-	sources := []source.TypedSource[sweepRequest]{
-		source.TypedFunc[sweepRequest](func(_ context.Context, queue sweepQueue) error {
-			s.queue = queue
+	},
+		source.TypedFunc[sweepRequest](func(_ context.Context, q sweepQueue) error {
+			s.queue = q
 			return nil
 		}),
 		source.TypedKind(mgr.GetCache(), &v1alpha1.NodeResourcePolicy{}, sweepPolicyEvents()),
 		source.TypedKind(mgr.GetCache(), &corev1.Node{}, sweepNodeEvents(s)),
-	}
-	for _, source := range sources {
-		if err := c.Watch(source); err != nil {
-			return fmt.Errorf("setting up the watches of the sweeper of node-scoped resources: %w", err)
-		}
-	}
-	return nil
+	)
 }
 
 func newSweeper(mgr manager.Manager, api served.API, o Options) (*sweeper, error) {
@@ -255,19 +246,11 @@ func (s *sweeper) slowRetry() reconcile.Result {
 
 // sweepPolicyEvents requests a sweep when a policy is new, changed or deleted, or when its resource is served for the first time or no longer.
 func sweepPolicyEvents() handler.TypedFuncs[*v1alpha1.NodeResourcePolicy, sweepRequest] {
-	return handler.TypedFuncs[*v1alpha1.NodeResourcePolicy, sweepRequest]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.NodeResourcePolicy], q sweepQueue) {
-			q.Add(sweepRequest{Policy: e.Object.Name})
-		},
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.NodeResourcePolicy], q sweepQueue) {
-			if e.ObjectOld.UID != e.ObjectNew.UID || e.ObjectOld.Generation != e.ObjectNew.Generation || awaitsResource(e.ObjectOld) != awaitsResource(e.ObjectNew) {
-				q.Add(sweepRequest{Policy: e.ObjectNew.Name})
-			}
-		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.NodeResourcePolicy], q sweepQueue) {
-			q.Add(sweepRequest{Policy: e.Object.Name})
-		},
-	}
+	return queue.Changes(func(_ context.Context, before, after *v1alpha1.NodeResourcePolicy, q sweepQueue) {
+		if before == nil || after == nil || before.UID != after.UID || before.Generation != after.Generation || awaitsResource(before) != awaitsResource(after) {
+			q.Add(sweepRequest{Policy: cmp.Or(after, before).Name})
+		}
+	})
 }
 
 // awaitsResource: the webhook controller found that the API server does not serve what the policy guards.

@@ -5,7 +5,6 @@ package noderesource
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -26,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/queue"
 	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
@@ -87,17 +87,8 @@ type webhookRejection struct {
 
 func setupWebhooks(mgr manager.Manager, api served.API, o Options) error {
 	k := newWebhookReconciler(mgr.GetClient(), mgr.GetAPIReader(), api, mgr.GetEventRecorder("holdfast"), o)
-	c, err := controller.New("node-resource-webhooks", mgr, controller.Options{Reconciler: k, MaxConcurrentReconciles: 1,
-		RateLimiter: retries[reconcile.Request](o, webhookFirstRetry, webhookLastRetry)})
-	if err != nil {
-		return fmt.Errorf("setting up the webhook controller: %w", err)
-	}
-	for _, watched := range append(k.sources(mgr.GetCache()), webhookStart()) {
-		if err := c.Watch(watched); err != nil {
-			return fmt.Errorf("setting up the webhook controller: %w", err)
-		}
-	}
-	return nil
+	return queue.Control(mgr, "node-resource-webhooks", controller.Options{Reconciler: k, MaxConcurrentReconciles: 1,
+		RateLimiter: retries[reconcile.Request](o, webhookFirstRetry, webhookLastRetry)}, append(k.sources(mgr.GetCache()), webhookStart())...)
 }
 
 func newWebhookReconciler(c client.Client, live client.Reader, api served.API, recorder events.EventRecorder, o Options) *webhookReconciler {

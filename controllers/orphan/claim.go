@@ -161,7 +161,7 @@ func (r *Reconciler) observeClaimed(ctx context.Context, v *view, pools *livePoo
 		}
 	}
 	if machines := facts.GoneMachines(of.Node, of.Record); of.NeedsGone(machines) {
-		of.Gone = facts.Gone(r.options.Machines.Gone(ctx, of.Record.Spec.NodeName, machines))
+		of.Gone = release.FactOf(r.options.Machines.Gone(ctx, of.Record.Spec.NodeName, machines))
 	}
 	v.claimed = of
 	of.Twin, err = r.options.Liveness.Twin(ctx, of.Record, of.Node)

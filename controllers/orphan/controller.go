@@ -4,9 +4,9 @@
 package orphan
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -96,29 +96,23 @@ func New(c client.Client, live client.Reader, recorder events.EventRecorder, clk
 // Setup registers the Reconciler.
 func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) (*Reconciler, error) {
 	r := New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("holdfast"), clk, o)
-	c, err := controller.NewTyped("orphan", mgr, controller.TypedOptions[sandboxID]{
+	err := queue.Control(mgr, "orphan", controller.TypedOptions[sandboxID]{
 		Reconciler: shadow.WithoutRetry[sandboxID](r), MaxConcurrentReconciles: o.Concurrency, RateLimiter: backoff.RateLimiter[sandboxID](o.LastRetry),
 		NewQueue: backoff.NewQueue[sandboxID](o.SimulatedQueues), LogConstructor: queue.LogOf[sandboxID](mgr, "orphan", "orphan"),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("setting up the orphan controller: %w", err)
-	}
-	sources := []source.TypedSource[sandboxID]{
+	},
 		source.TypedKind(mgr.GetCache(), &v1alpha1.IPAllocation{}, orphanEvents()),
 		source.TypedKind(mgr.GetCache(), &corev1.Node{}, r.nodeEvents()),
-		source.TypedKind(mgr.GetCache(), &v1alpha1.GuardedNode{}, reportEvents[*v1alpha1.GuardedNode](r)),
+		source.TypedKind(mgr.GetCache(), &v1alpha1.GuardedNode{}, reportEvents[v1alpha1.GuardedNode](r)),
 		source.TypedKind(mgr.GetCache(), &v1alpha1.GuardedNode{}, queries.Events(func(record string) (sandboxID, bool) {
 			id, isOrphan := strings.CutPrefix(record, v1alpha1.OrphanPrefix)
 			return sandboxID(id), isOrphan
 		})),
-		source.TypedKind(mgr.GetCache(), &v1alpha1.AllNodesQuery{}, reportEvents[*v1alpha1.AllNodesQuery](r)),
+		source.TypedKind(mgr.GetCache(), &v1alpha1.AllNodesQuery{}, reportEvents[v1alpha1.AllNodesQuery](r)),
 		source.TypedKind(mgr.GetCache(), &corev1.Pod{}, r.podEvents()),
 		r.reclaimer.feed.Source(o.Running),
-	}
-	for _, s := range sources {
-		if err := c.Watch(s); err != nil {
-			return nil, fmt.Errorf("setting up the orphan controller's watches: %w", err)
-		}
+	)
+	if err != nil {
+		return nil, err
 	}
 	return r, r.reclaimer.setup(mgr)
 }
@@ -145,28 +139,14 @@ type requests = workqueue.TypedRateLimitingInterface[sandboxID]
 // orphanEvents queues an orphan when its record is listed at the start, written or deleted, because its entries may have been removed while no
 // manager ran. It also queues the sandboxes that a pod's record no longer has.
 func orphanEvents() handler.TypedFuncs[*v1alpha1.IPAllocation, sandboxID] {
-	wake := func(record *v1alpha1.IPAllocation, q requests) {
-		if id, isOrphan := strings.CutPrefix(record.Name, v1alpha1.OrphanPrefix); isOrphan {
+	return queue.Changes(func(_ context.Context, before, after *v1alpha1.IPAllocation, q requests) {
+		if id, isOrphan := strings.CutPrefix(cmp.Or(after, before).Name, v1alpha1.OrphanPrefix); isOrphan {
 			q.Add(sandboxID(id))
 		}
-	}
-	return handler.TypedFuncs[*v1alpha1.IPAllocation, sandboxID]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.IPAllocation], q requests) {
-			wake(e.Object, q)
-		},
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.IPAllocation], q requests) {
-			wake(e.ObjectNew, q)
-			for _, id := range sandboxesLeft(e.ObjectOld, e.ObjectNew) {
-				q.Add(id)
-			}
-		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.IPAllocation], q requests) {
-			wake(e.Object, q)
-			for _, id := range sandboxesLeft(e.Object, nil) {
-				q.Add(id)
-			}
-		},
-	}
+		for _, id := range sandboxesLeft(before, after) {
+			q.Add(id)
+		}
+	})
 }
 
 // nodeEvents queues the orphans that a node has claimed, and wakes the reclaimer. The first list only wakes it: that of records has all orphans.
@@ -200,12 +180,8 @@ func (r *Reconciler) nodeEvents() handler.TypedFuncs[*corev1.Node, sandboxID] {
 }
 
 // reportEvents wake the reclaimer after a change of the machines that have to report, of their lifecycle, or of a report.
-func reportEvents[T client.Object](r *Reconciler) handler.TypedFuncs[T, sandboxID] {
-	return handler.TypedFuncs[T, sandboxID]{
-		CreateFunc: func(context.Context, event.TypedCreateEvent[T], requests) { r.reclaimer.nodesChanged() },
-		UpdateFunc: func(context.Context, event.TypedUpdateEvent[T], requests) { r.reclaimer.nodesChanged() },
-		DeleteFunc: func(context.Context, event.TypedDeleteEvent[T], requests) { r.reclaimer.nodesChanged() },
-	}
+func reportEvents[T any](r *Reconciler) handler.TypedFuncs[*T, sandboxID] {
+	return queue.Changes(func(context.Context, *T, *T, requests) { r.reclaimer.nodesChanged() })
 }
 
 // poolsCatchUp is the retry interval while pools are older than an orphan's record.

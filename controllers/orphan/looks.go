@@ -10,12 +10,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/controllers/queue"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
@@ -23,27 +23,22 @@ import (
 // podEvents queues the entries of a pod's name when the pod is deleted or shows other addresses: entries that an earlier pass left to the pod
 // may have no owner any more (invariant I10).
 func (r *Reconciler) podEvents() handler.TypedFuncs[*corev1.Pod, sandboxID] {
-	wake := func(pod *corev1.Pod, q requests) {
+	return queue.Changes(func(_ context.Context, before, after *corev1.Pod, q requests) {
+		if before == nil || after != nil && !facts.ShowsOthers(before, after) {
+			return
+		}
 		for _, backend := range r.options.Backends {
-			for _, entry := range backend.Find(ipam.Query{Pod: ipam.PodRef{Namespace: pod.Namespace, Name: pod.Name}}).Entries {
+			for _, entry := range backend.Find(ipam.Query{Pod: ipam.PodRef{Namespace: before.Namespace, Name: before.Name}}).Entries {
 				q.Add(sandboxID(entry.SandboxID))
 			}
 		}
-	}
-	return handler.TypedFuncs[*corev1.Pod, sandboxID]{
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Pod], q requests) {
-			if facts.ShowsOthers(e.ObjectOld, e.ObjectNew) {
-				wake(e.ObjectNew, q)
-			}
-		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Pod], q requests) { wake(e.Object, q) },
-	}
+	})
 }
 
-// sandboxesLeft are the sandboxes that a pod's record no longer has; after is nil for a deleted record. Their entries, if any, have no owner
+// sandboxesLeft are the sandboxes that a pod's record no longer has; before is nil for a new record, after for a deleted one. Their entries, if any, have no owner
 // now.
 func sandboxesLeft(before, after *v1alpha1.IPAllocation) []sandboxID {
-	if strings.HasPrefix(before.Name, v1alpha1.OrphanPrefix) {
+	if before == nil || strings.HasPrefix(before.Name, v1alpha1.OrphanPrefix) {
 		return nil
 	}
 	var kept []string

@@ -56,7 +56,7 @@ func (r *Reconciler) observe(ctx context.Context, uid types.UID, live bool) (*vi
 func (r *Reconciler) observeGone(ctx context.Context, v *view, before *v1alpha1.IPAllocation) {
 	machines, read := facts.GoneMachines(v.node, before, v.record), v.read(r.options)
 	if read.NeedsGone(machines) {
-		v.gone = facts.Gone(r.options.Gone(ctx, v.nodeName(), machines))
+		v.gone = release.FactOf(r.options.Gone(ctx, v.nodeName(), machines))
 	}
 }
 

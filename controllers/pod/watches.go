@@ -4,7 +4,6 @@ package pod
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,15 +31,11 @@ type uidQueue = workqueue.TypedRateLimitingInterface[types.UID]
 // Setup registers the Reconciler, and watches all that can end a wait: pods, records, pool entries, Nodes and the responses of agents.
 func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) (*Reconciler, error) {
 	r := New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("holdfast"), clk, o)
-	c, err := controller.NewTyped("pod", mgr, controller.TypedOptions[types.UID]{
+	return r, queue.Control(mgr, "pod", controller.TypedOptions[types.UID]{
 		Reconciler: shadow.WithoutRetry[types.UID](r), MaxConcurrentReconciles: o.Concurrency,
 		RateLimiter: backoff.RateLimiter[types.UID](o.LastRetry), NewQueue: backoff.NewQueue[types.UID](o.SimulatedQueues),
 		LogConstructor: queue.LogOf[types.UID](mgr, "pod", "uid"),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("setting up the pod controller: %w", err)
-	}
-	sources := []source.TypedSource[types.UID]{
+	},
 		source.TypedKind(mgr.GetCache(), &corev1.Pod{}, podEvents(r.client)),
 		source.TypedKind(mgr.GetCache(), &v1alpha1.IPAllocation{}, recordEvents(r.client)),
 		source.TypedKind(mgr.GetCache(), &corev1.Node{}, nodeEvents(r.client)),
@@ -48,13 +43,7 @@ func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) (*Reconciler,
 			return types.UID(record), !strings.HasPrefix(record, v1alpha1.OrphanPrefix)
 		})),
 		r.feed.Source(o.Running),
-	}
-	for _, s := range sources {
-		if err := c.Watch(s); err != nil {
-			return nil, fmt.Errorf("setting up the pod controller's watches: %w", err)
-		}
-	}
-	return r, nil
+	)
 }
 
 // podEvents queues the pod's own UID and, when it is deleted or shows other addresses, the records of other pods of its name, because a conflict may

@@ -16,8 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -69,17 +67,9 @@ type Reconciler struct {
 func Setup(mgr manager.Manager, seen *witness.Pods, o Options) (*Reconciler, error) {
 	r := &Reconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), finalizers: finalizer.Client{Writer: mgr.GetClient(), Reader: mgr.GetAPIReader()},
 		recorder: mgr.GetEventRecorder("holdfast"), witness: seen, options: o}
-	c, err := controller.New("late-protection", mgr, controller.Options{Reconciler: shadow.WithoutRetry[reconcile.Request](r),
-		RateLimiter: backoff.RateLimiter[reconcile.Request](o.LastRetry), NewQueue: backoff.NewQueue[reconcile.Request](o.SimulatedQueues)})
-	if err != nil {
-		return nil, fmt.Errorf("setting up the late-protection controller: %w", err)
-	}
-	for _, s := range []source.Source{source.Kind(mgr.GetCache(), &corev1.Pod{}, r.podEvents()), r.feed.Source(o.Running)} {
-		if err := c.Watch(s); err != nil {
-			return nil, fmt.Errorf("setting up the late-protection controller's watches: %w", err)
-		}
-	}
-	return r, nil
+	return r, queue.Control(mgr, "late-protection", controller.Options{Reconciler: shadow.WithoutRetry[reconcile.Request](r),
+		RateLimiter: backoff.RateLimiter[reconcile.Request](o.LastRetry), NewQueue: backoff.NewQueue[reconcile.Request](o.SimulatedQueues)},
+		source.Kind(mgr.GetCache(), &corev1.Pod{}, queue.Changes(r.watch)), r.feed.Source(o.Running))
 }
 
 // Look has the pod looked at that an entry names, unless the cache shows it with the finalizer.
@@ -92,16 +82,6 @@ func (r *Reconciler) Look(ref ipam.PodRef) {
 
 type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-func (r *Reconciler) podEvents() handler.TypedFuncs[*corev1.Pod, reconcile.Request] {
-	return handler.TypedFuncs[*corev1.Pod, reconcile.Request]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Pod], q requests) { r.watch(nil, e.Object, q) },
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Pod], q requests) {
-			r.watch(e.ObjectOld, e.ObjectNew, q)
-		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Pod], q requests) { r.watch(e.Object, nil, q) },
-	}
-}
-
 // lacksFinalizer: the pod could have the finalizer and does not, by any client's write.
 func lacksFinalizer(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer)
@@ -109,7 +89,7 @@ func lacksFinalizer(pod *corev1.Pod) bool {
 
 // watch follows the finalizer of a pod of the cache. Without the label a pod leaves the cache: before is then its last version
 // and now is nil.
-func (r *Reconciler) watch(before, now *corev1.Pod, q requests) {
+func (r *Reconciler) watch(_ context.Context, before, now *corev1.Pod, q requests) {
 	known := now
 	switch {
 	case now == nil:

@@ -110,9 +110,9 @@ func TestI10APodThatHoldsAnAddressIsProtectedAgain(t *testing.T) {
 			queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 			defer queue.ShutDown()
 			if tc.now.Labels == nil {
-				late.watch(tc.before, nil, queue) // it left the cache
+				late.watch(t.Context(), tc.before, nil, queue) // it left the cache
 			} else {
-				late.watch(tc.before, tc.now, queue)
+				late.watch(t.Context(), tc.before, tc.now, queue)
 			}
 			for queue.Len() > 0 {
 				request, _ := queue.Get()

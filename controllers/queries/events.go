@@ -3,6 +3,7 @@
 package queries
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -11,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -22,29 +22,20 @@ import (
 // Events queue the records whose queries or responses in a GuardedNode changed, and all with queries in it when its agent begins or stops to
 // respond. request gives the request for a record; false for a record of another controller.
 func Events[T comparable](request func(record string) (T, bool)) handler.TypedFuncs[*v1alpha1.GuardedNode, T] {
-	wake := func(before, after *v1alpha1.GuardedNode, q workqueue.TypedRateLimitingInterface[T]) {
-		for _, record := range changed(before, after) {
+	return queue.Changes(func(_ context.Context, before, after *v1alpha1.GuardedNode, q workqueue.TypedRateLimitingInterface[T]) {
+		if before == nil {
+			for i := range after.Status.Responses {
+				if r, is := request(after.Status.Responses[i].Record); is {
+					queue.AddFirst(q, r)
+				}
+			}
+		}
+		for _, record := range changed(cmp.Or(before, &v1alpha1.GuardedNode{}), cmp.Or(after, &v1alpha1.GuardedNode{})) {
 			if r, is := request(record); is {
 				q.Add(r)
 			}
 		}
-	}
-	return handler.TypedFuncs[*v1alpha1.GuardedNode, T]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.GuardedNode], q workqueue.TypedRateLimitingInterface[T]) {
-			for i := range e.Object.Status.Responses {
-				if r, is := request(e.Object.Status.Responses[i].Record); is {
-					queue.AddFirst(q, r)
-				}
-			}
-			wake(&v1alpha1.GuardedNode{}, e.Object, q)
-		},
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.GuardedNode], q workqueue.TypedRateLimitingInterface[T]) {
-			wake(e.ObjectOld, e.ObjectNew, q)
-		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.GuardedNode], q workqueue.TypedRateLimitingInterface[T]) {
-			wake(e.Object, &v1alpha1.GuardedNode{}, q)
-		},
-	}
+	})
 }
 
 // changed are the records to queue, in order.

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package queue is what the queues of controllers need beside their watches: work from outside of them, and log lines that name it.
+// Package queue sets controllers up, and is what their queues need: watches, work from outside of them, and log lines that name it.
 package queue
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -72,5 +75,32 @@ func LogOf[request comparable](mgr manager.Manager, controller, key string) func
 			return base
 		}
 		return base.WithValues(key, *about)
+	}
+}
+
+// Control registers a controller with the manager, and what it watches.
+func Control[request comparable](mgr manager.Manager, name string, o controller.TypedOptions[request], sources ...source.TypedSource[request]) error {
+	c, err := controller.NewTyped(name, mgr, o)
+	for i := 0; err == nil && i < len(sources); i++ {
+		err = c.Watch(sources[i])
+	}
+	if err != nil {
+		return fmt.Errorf("setting up the controller %s: %w", name, err)
+	}
+	return nil
+}
+
+// Changes has look called for each event, with the object before and after it: before is nil for a new object, after for a deleted one.
+func Changes[object any, request comparable](look func(ctx context.Context, before, after *object, q workqueue.TypedRateLimitingInterface[request])) handler.TypedFuncs[*object, request] {
+	return handler.TypedFuncs[*object, request]{
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*object], q workqueue.TypedRateLimitingInterface[request]) {
+			look(ctx, nil, e.Object, q)
+		},
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*object], q workqueue.TypedRateLimitingInterface[request]) {
+			look(ctx, e.ObjectOld, e.ObjectNew, q)
+		},
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*object], q workqueue.TypedRateLimitingInterface[request]) {
+			look(ctx, e.Object, nil, q)
+		},
 	}
 }

@@ -4,7 +4,6 @@ package slice
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,12 +11,12 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
+	"github.com/holdfast-dev/holdfast/controllers/queue"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
@@ -36,19 +35,12 @@ func Setup(mgr manager.Manager, backends []ipam.Backend, clk clock.PassiveClock,
 		}
 		reconciler := &Reconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), slices: slices, recorder: mgr.GetEventRecorder("holdfast"),
 			clock: clk, reported: map[types.UID]string{}}
-		c, err := controller.NewTyped("slice-"+backend.Name(), mgr, controller.TypedOptions[request]{Reconciler: shadow.WithoutRetry[request](reconciler),
-			RateLimiter: backoff.RateLimiter[request](lastRetry), NewQueue: backoff.NewQueue[request](simulated)})
-		if err != nil {
-			return fmt.Errorf("setting up the controller of node slices: %w", err)
-		}
-		sources := []source.TypedSource[request]{
+		err := queue.Control(mgr, "slice-"+backend.Name(), controller.TypedOptions[request]{Reconciler: shadow.WithoutRetry[request](reconciler),
+			RateLimiter: backoff.RateLimiter[request](lastRetry), NewQueue: backoff.NewQueue[request](simulated)},
 			source.TypedKind(mgr.GetCache(), &corev1.Node{}, nodeEvents()),
-			reconciler.feed.Source(func(context.Context) { reconciler.feed.Add(request{}) }),
-		}
-		for _, s := range sources {
-			if err := c.Watch(s); err != nil {
-				return fmt.Errorf("setting up the watches of node slices: %w", err)
-			}
+			reconciler.feed.Source(func(context.Context) { reconciler.feed.Add(request{}) }))
+		if err != nil {
+			return err
 		}
 		slices.Subscribe(reconciler.poolChanged)
 	}
@@ -57,14 +49,11 @@ func Setup(mgr manager.Manager, backends []ipam.Backend, clk clock.PassiveClock,
 
 // nodeEvents: only created and deleted Nodes move slices.
 func nodeEvents() handler.TypedFuncs[*corev1.Node, request] {
-	return handler.TypedFuncs[*corev1.Node, request]{
-		CreateFunc: func(_ context.Context, _ event.TypedCreateEvent[*corev1.Node], q requests) {
+	return queue.Changes(func(_ context.Context, before, after *corev1.Node, q requests) {
+		if before == nil || after == nil {
 			q.AddAfter(request{}, nodeDelay)
-		},
-		DeleteFunc: func(_ context.Context, _ event.TypedDeleteEvent[*corev1.Node], q requests) {
-			q.AddAfter(request{}, nodeDelay)
-		},
-	}
+		}
+	})
 }
 
 // poolChanged is called for each change of any pool.

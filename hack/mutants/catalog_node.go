@@ -175,9 +175,9 @@ var nodeMutants = []mutant{
 	},
 	{
 		rule: "nodes: what cannot be read of a machine that is gone holds (0170 R2)",
-		file: "internal/facts/read.go",
-		old:  `		return release.Unknown[nodelife.Absence](err.Error())`,
-		new:  `		return release.Known(gone)`, by: inPods,
+		file: "internal/release/fact.go",
+		old:  `		return Unknown[T](err.Error())`,
+		new:  `		return Known(value)`, by: inPods,
 	},
 	{
 		rule: "nodes: a Node of the name ends the delay of one that was never seen (0170 R12)",

@@ -208,16 +208,7 @@ func (a *Agent) list(ctx context.Context, about sandbox.Queried, me self) handsh
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	listing, err := a.options.Lister.List(ctx, about)
-	look := handshake.Look{}
-	switch {
-	case err != nil:
-		look = sandbox.FailureOf(err)
-	case me.podUID == "":
-		look.Failure = handshake.Failure{Reason: v1alpha1.ReasonListFailed,
-			Message: "the agent does not know its own pod yet, so nothing shows that this is the runtime of its node"}
-	default:
-		look = handshake.Check(listing, me.podUID)
-	}
+	look := sandbox.LookOf(listing, err, me.podUID)
 	result := metrics.AgentListed
 	if look.Listing == nil {
 		result = string(look.Failure.Reason)

@@ -3,9 +3,6 @@
 package config
 
 import (
-	"fmt"
-	"os"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -15,14 +12,7 @@ import (
 // LoadAgent reads, defaults and validates the agent's configuration file. An empty path gives the defaults. The error is an
 // *InvalidError where the file could be read.
 func LoadAgent(path string) (*configv1alpha1.AgentConfiguration, error) {
-	if path == "" {
-		return CompleteAgent(&configv1alpha1.AgentConfiguration{})
-	}
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading the configuration file: %w", err)
-	}
-	return ParseAgent(path, content)
+	return load(path, CompleteAgent, ParseAgent)
 }
 
 // ParseAgent is LoadAgent for content that was read already; source names it in errors.
@@ -30,22 +20,12 @@ func ParseAgent(source string, content []byte) (*configv1alpha1.AgentConfigurati
 	c := &configv1alpha1.AgentConfiguration{}
 	mistakes := decode(content, c)
 	mistakes = append(mistakes, requireKind(c.TypeMeta, configv1alpha1.AgentConfigurationKind, mistakes)...)
-	configv1alpha1.SetAgentDefaults(c)
-	mistakes = append(mistakes, configv1alpha1.ValidateAgent(c)...)
-	if len(mistakes) > 0 {
-		return nil, &InvalidError{Source: source, Mistakes: mistakes}
-	}
-	return c, nil
+	return complete(source, c, configv1alpha1.SetAgentDefaults, configv1alpha1.ValidateAgent, mistakes)
 }
 
 // CompleteAgent is a defaulted and validated copy of a configuration that was made in the program.
 func CompleteAgent(c *configv1alpha1.AgentConfiguration) (*configv1alpha1.AgentConfiguration, error) {
-	complete := c.DeepCopy()
-	configv1alpha1.SetAgentDefaults(complete)
-	if mistakes := configv1alpha1.ValidateAgent(complete); len(mistakes) > 0 {
-		return nil, &InvalidError{Source: "the agent's configuration", Mistakes: mistakes}
-	}
-	return complete, nil
+	return complete("the agent's configuration", c.DeepCopy(), configv1alpha1.SetAgentDefaults, configv1alpha1.ValidateAgent, nil)
 }
 
 // requireKind finds a file that does not say what it is, unless that was found already. Only a configuration made in the

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
 // InvalidError is a configuration that was read and is wrong.
@@ -40,14 +41,7 @@ func (e *InvalidError) Error() string {
 // LoadManager reads, defaults and validates the manager's configuration file. An empty path gives the defaults. The
 // error is an *InvalidError where the file could be read.
 func LoadManager(path string) (*configv1alpha1.ManagerConfiguration, error) {
-	if path == "" {
-		return Complete(&configv1alpha1.ManagerConfiguration{})
-	}
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading the configuration file: %w", err)
-	}
-	return ParseManager(path, content)
+	return load(path, Complete, ParseManager)
 }
 
 // ParseManager is LoadManager for content that was read already; source names it in errors.
@@ -55,20 +49,49 @@ func ParseManager(source string, content []byte) (*configv1alpha1.ManagerConfigu
 	c := &configv1alpha1.ManagerConfiguration{}
 	mistakes := decode(content, c)
 	mistakes = append(mistakes, requireKind(c.TypeMeta, configv1alpha1.ManagerConfigurationKind, mistakes)...)
-	configv1alpha1.SetDefaults(c)
-	mistakes = append(mistakes, configv1alpha1.Validate(c)...)
-	if len(mistakes) > 0 {
+	return complete(source, c, configv1alpha1.SetDefaults, configv1alpha1.Validate, mistakes)
+}
+
+// Complete is a defaulted and validated copy of a configuration that was made in the program.
+func Complete(c *configv1alpha1.ManagerConfiguration) (*configv1alpha1.ManagerConfiguration, error) {
+	return complete("the manager's configuration", c.DeepCopy(), configv1alpha1.SetDefaults, configv1alpha1.Validate, nil)
+}
+
+// load reads a file. An empty path gives the defaults.
+func load[C any](path string, defaults func(*C) (*C, error), parse func(source string, content []byte) (*C, error)) (*C, error) {
+	if path == "" {
+		return defaults(new(C))
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the configuration file: %w", err)
+	}
+	return parse(path, content)
+}
+
+// complete defaults and validates a configuration in which these mistakes were found before.
+func complete[C any](source string, c *C, setDefaults func(*C), validate func(*C) field.ErrorList, mistakes field.ErrorList) (*C, error) {
+	setDefaults(c)
+	if mistakes = append(mistakes, validate(c)...); len(mistakes) > 0 {
 		return nil, &InvalidError{Source: source, Mistakes: mistakes}
 	}
 	return c, nil
 }
 
-// Complete is a defaulted and validated copy of a configuration that was made in the program.
-func Complete(c *configv1alpha1.ManagerConfiguration) (*configv1alpha1.ManagerConfiguration, error) {
-	complete := c.DeepCopy()
-	configv1alpha1.SetDefaults(complete)
-	if mistakes := configv1alpha1.Validate(complete); len(mistakes) > 0 {
-		return nil, &InvalidError{Source: "the manager's configuration", Mistakes: mistakes}
+// Settings are the delays of the decision table.
+func Settings(c *configv1alpha1.ManagerConfiguration) release.Settings {
+	return release.Settings{
+		ReleaseDelay: c.Delays.ReleaseDelay.Duration, GracePeriodSlack: c.Delays.GracePeriodSlack.Duration,
+		SandboxCreationMax: c.Delays.SandboxCreationMax.Duration, NodeGoneDelay: c.Delays.NodeGoneDelay.Duration,
+		ResponseWithin: c.Handshakes.ResponseWithin.Duration,
+		HoldGoneNodes:  c.Delays.NodeGoneAction == configv1alpha1.NodeGoneHold,
 	}
-	return complete, nil
+}
+
+// Evidence is what proves a sandbox gone, in the terms of the decision table.
+func Evidence(c *configv1alpha1.ManagerConfiguration) release.Evidence {
+	if c.Evidence == configv1alpha1.EvidenceAgent {
+		return release.EvidenceAgent
+	}
+	return release.EvidenceKubelet
 }

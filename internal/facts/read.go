@@ -109,14 +109,6 @@ func (r *Read) NeedsGone(machines []v1alpha1.NodeIdentity) bool {
 	return !lives && (r.Node.IsAbsent() || len(machines) > 0)
 }
 
-// Gone converts since when machines are gone.
-func Gone(gone nodelife.Absence, err error) release.Fact[nodelife.Absence] {
-	if err != nil {
-		return release.Unknown[nodelife.Absence](err.Error())
-	}
-	return release.Known(gone)
-}
-
 // GoneMachines are the machines in records that the Node of their name shows to be gone.
 func GoneMachines(node release.Fact[release.Node], records ...*v1alpha1.IPAllocation) []v1alpha1.NodeIdentity {
 	var machines []v1alpha1.NodeIdentity

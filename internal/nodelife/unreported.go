@@ -61,21 +61,6 @@ func (l *Lifecycle) absence(machine v1alpha1.NodeIdentity, now time.Time) Absenc
 	return l.Gone([]v1alpha1.NodeIdentity{machine}, now)
 }
 
-// UIDs are the Node UIDs of all Nodes, objects and unwritten machines.
-func (l *Lifecycle) UIDs() map[types.UID]bool {
-	uids := make(map[types.UID]bool, len(l.Nodes)+len(l.Objects))
-	for i := range l.Nodes {
-		uids[l.Nodes[i].NodeUID] = true
-	}
-	for i := range l.Objects {
-		uids[types.UID(l.Objects[i].Name)] = true
-	}
-	for i := range l.Unwritten {
-		uids[l.Unwritten[i].UID] = true
-	}
-	return uids
-}
-
 // MachineIn is the machine of an object in a boot; without that boot, its only machine.
 func MachineIn(object *v1alpha1.GuardedNode, bootID string) (machine v1alpha1.NodeIdentity, found bool) {
 	machines := object.Spec.Machines

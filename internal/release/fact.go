@@ -51,3 +51,22 @@ func (f Fact[T]) Why() string {
 	}
 	return f.why
 }
+
+// Convert is a fact in another form.
+func Convert[A, B any](fact Fact[A], to func(A) B) Fact[B] {
+	switch {
+	case fact.IsKnown():
+		return Known(to(fact.Get()))
+	case fact.IsAbsent():
+		return Absent[B]()
+	}
+	return Unknown[B](fact.Why())
+}
+
+// FactOf is a fact that was read, or why it could not be.
+func FactOf[T any](value T, err error) Fact[T] {
+	if err != nil {
+		return Unknown[T](err.Error())
+	}
+	return Known(value)
+}

@@ -20,7 +20,7 @@ type Lister interface {
 	// List gives every sandbox of the runtime, read by calls that began after List was called. For queried sandboxes that are not ready it also
 	// reads whether the network namespace is closed, if the runtime reports that.
 	//
-	// The error says whether the runtime could not be reached or gave no list; see FailureOf.
+	// The error says whether the runtime could not be reached or gave no list; see LookOf.
 	List(ctx context.Context, queried Queried) (*handshake.Listing, error)
 }
 
@@ -64,11 +64,18 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// FailureOf gives the Look for an error of List. An error of another type is ListFailed.
-func FailureOf(err error) handshake.Look {
-	reason := v1alpha1.ReasonListFailed
-	if known, ok := errors.AsType[*Error](err); ok {
-		reason = known.Reason
+// LookOf is what List gave to an agent in a pod with this UID, which is empty while it is unknown. An error of another type than Error is ListFailed.
+func LookOf(listing *handshake.Listing, err error, pod types.UID) handshake.Look {
+	switch {
+	case err != nil:
+		reason := v1alpha1.ReasonListFailed
+		if known, ok := errors.AsType[*Error](err); ok {
+			reason = known.Reason
+		}
+		return handshake.Look{Failure: handshake.Failure{Reason: reason, Message: err.Error()}}
+	case pod == "":
+		return handshake.Look{Failure: handshake.Failure{Reason: v1alpha1.ReasonListFailed,
+			Message: "the agent does not know its own pod yet, so nothing shows that this is the runtime of its node"}}
 	}
-	return handshake.Look{Failure: handshake.Failure{Reason: reason, Message: err.Error()}}
+	return handshake.Check(listing, pod)
 }

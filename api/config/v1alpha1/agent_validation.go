@@ -20,13 +20,7 @@ const (
 
 // ValidateAgent lists every mistake in a configuration that has its defaults.
 func ValidateAgent(c *AgentConfiguration) field.ErrorList {
-	var errs field.ErrorList
-	if c.APIVersion != GroupVersion.String() {
-		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), c.APIVersion, []string{GroupVersion.String()}))
-	}
-	if c.Kind != AgentConfigurationKind {
-		errs = append(errs, field.NotSupported(field.NewPath("kind"), c.Kind, []string{AgentConfigurationKind}))
-	}
+	errs := validateType(c.TypeMeta, AgentConfigurationKind)
 	errs = append(errs, validateAgentRuntime(&c.Runtime, field.NewPath("runtime"))...)
 	if c.Delays.SandboxCreationMax.Duration <= 0 {
 		errs = append(errs, field.Invalid(field.NewPath("delays", "sandboxCreationMax"), c.Delays.SandboxCreationMax.Duration.String(),
@@ -34,7 +28,7 @@ func ValidateAgent(c *AgentConfiguration) field.ErrorList {
 	}
 	errs = append(errs, validateAgentMachine(&c.Machine, field.NewPath("machine"))...)
 	errs = append(errs, validateAgentStores(&c.Stores, field.NewPath("stores"))...)
-	return append(errs, validateAgentServer(&c.Server, field.NewPath("server"))...)
+	return append(errs, validateBinds(field.NewPath("server"), c.Server.MetricsBindAddress, c.Server.HealthProbeBindAddress)...)
 }
 
 func validateAgentRuntime(r *AgentRuntime, path *field.Path) field.ErrorList {
@@ -67,20 +61,4 @@ func validateAgentMachine(m *AgentMachine, path *field.Path) field.ErrorList {
 		}
 	}
 	return errs
-}
-
-func validateAgentServer(s *AgentServer, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	var endpoints []endpoint
-	for _, bind := range []struct{ name, address string }{
-		{"metricsBindAddress", s.MetricsBindAddress},
-		{"healthProbeBindAddress", s.HealthProbeBindAddress},
-	} {
-		found, problems := parseBindAddress(path.Child(bind.name), bind.address)
-		errs = append(errs, problems...)
-		if len(problems) == 0 {
-			endpoints = append(endpoints, found)
-		}
-	}
-	return append(errs, validateNoSharedPort(endpoints)...)
 }

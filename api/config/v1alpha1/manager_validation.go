@@ -25,14 +25,13 @@ const (
 
 // Validate lists every mistake in a configuration that has its defaults.
 func Validate(c *ManagerConfiguration) field.ErrorList {
-	var errs field.ErrorList
-	errs = append(errs, validateType(c.TypeMeta)...)
-	errs = append(errs, validateMode(c.Mode, field.NewPath("mode"))...)
-	errs = append(errs, validateEvidence(c.Evidence, field.NewPath("evidence"))...)
+	errs := validateType(c.TypeMeta, ManagerConfigurationKind)
+	errs = append(errs, oneOf(field.NewPath("mode"), c.Mode, ModeGuard, ModeShadow)...)
+	errs = append(errs, oneOf(field.NewPath("evidence"), c.Evidence, EvidenceKubelet, EvidenceAgent)...)
 	errs = append(errs, validateProtection(&c.Protection, field.NewPath("protection"))...)
 	errs = append(errs, validateWhereabouts(&c.Whereabouts, field.NewPath("whereabouts"))...)
 	errs = append(errs, validateUnsafeReleases(&c.UnsafeReleases, field.NewPath("unsafeReleases"))...)
-	errs = append(errs, validateAudit(&c.Audit, field.NewPath("audit"))...)
+	errs = append(errs, oneOf(field.NewPath("audit", "mode"), c.Audit.Mode, AuditModeRepair, AuditModeReport)...)
 	errs = append(errs, validateOrphans(&c.Orphans, field.NewPath("orphans"))...)
 	errs = append(errs, validateHandshakes(&c.Handshakes, field.NewPath("handshakes"))...)
 	errs = append(errs, validateNodeResources(&c.NodeResources, field.NewPath("nodeResources"))...)
@@ -41,22 +40,8 @@ func Validate(c *ManagerConfiguration) field.ErrorList {
 	return append(errs, validateController(&c.Controller, field.NewPath("controller"))...)
 }
 
-func validateType(t metav1.TypeMeta) field.ErrorList {
-	var errs field.ErrorList
-	if t.APIVersion != GroupVersion.String() {
-		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), t.APIVersion, []string{GroupVersion.String()}))
-	}
-	if t.Kind != ManagerConfigurationKind {
-		errs = append(errs, field.NotSupported(field.NewPath("kind"), t.Kind, []string{ManagerConfigurationKind}))
-	}
-	return errs
-}
-
-func validateEvidence(evidence Evidence, path *field.Path) field.ErrorList {
-	if evidence != EvidenceKubelet && evidence != EvidenceAgent {
-		return field.ErrorList{field.NotSupported(path, evidence, []Evidence{EvidenceKubelet, EvidenceAgent})}
-	}
-	return nil
+func validateType(t metav1.TypeMeta, kind string) field.ErrorList {
+	return append(oneOf(field.NewPath("apiVersion"), t.APIVersion, GroupVersion.String()), oneOf(field.NewPath("kind"), t.Kind, kind)...)
 }
 
 func validateProtection(s *Protection, path *field.Path) field.ErrorList {
@@ -77,27 +62,13 @@ func validateWhereabouts(w *Whereabouts, path *field.Path) field.ErrorList {
 }
 
 func validateUnsafeReleases(u *UnsafeReleases, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	switch u.Mode {
-	case ReleaseModeOff, ReleaseModeWarn:
-	case ReleaseModeDeny:
-		if len(u.DaemonSets)+len(u.CNIUsers) == 0 {
-			errs = append(errs, field.Required(path.Child("daemonSets"),
-				"mode Deny with neither daemonSets nor cniUsers refuses CNI DEL itself, on every node"))
-		}
-	default:
-		errs = append(errs, field.NotSupported(path.Child("mode"), u.Mode,
-			[]ReleaseMode{ReleaseModeOff, ReleaseModeWarn, ReleaseModeDeny}))
+	errs := oneOf(path.Child("mode"), u.Mode, ReleaseModeOff, ReleaseModeWarn, ReleaseModeDeny)
+	if u.Mode == ReleaseModeDeny && len(u.DaemonSets)+len(u.CNIUsers) == 0 {
+		errs = append(errs, field.Required(path.Child("daemonSets"),
+			"mode Deny with neither daemonSets nor cniUsers refuses CNI DEL itself, on every node"))
 	}
 	errs = append(errs, validateEach(u.DaemonSets, path.Child("daemonSets"), isNamespacedName)...)
 	return append(errs, validateEach(u.CNIUsers, path.Child("cniUsers"), isUserName)...)
-}
-
-func validateAudit(a *Audit, path *field.Path) field.ErrorList {
-	if a.Mode != AuditModeRepair && a.Mode != AuditModeReport {
-		return field.ErrorList{field.NotSupported(path.Child("mode"), a.Mode, []AuditMode{AuditModeRepair, AuditModeReport})}
-	}
-	return nil
 }
 
 func validateNodeResources(n *NodeResources, path *field.Path) field.ErrorList {
@@ -106,9 +77,7 @@ func validateNodeResources(n *NodeResources, path *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("deletesPerSecond"), rate, fmt.Sprintf("must be above 0 and at most %d", maxDeletesPerSecond)))
 	}
 	for i, name := range n.Presets {
-		if !slices.Contains(NodeResourcePresets(), name) {
-			errs = append(errs, field.NotSupported(path.Child("presets").Index(i), name, NodeResourcePresets()))
-		}
+		errs = append(errs, oneOf(path.Child("presets").Index(i), name, NodeResourcePresets()...)...)
 	}
 	return errs
 }
@@ -122,10 +91,7 @@ func validateDelays(d *Delays, path *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("sandboxCreationMax"), d.SandboxCreationMax.Duration.String(),
 			"must be greater than 0s: an IPAM records an address before the runtime lists the sandbox"))
 	}
-	if d.NodeGoneAction != NodeGoneRelease && d.NodeGoneAction != NodeGoneHold {
-		errs = append(errs, field.NotSupported(path.Child("nodeGoneAction"), d.NodeGoneAction, []NodeGoneAction{NodeGoneRelease, NodeGoneHold}))
-	}
-	return errs
+	return append(errs, oneOf(path.Child("nodeGoneAction"), d.NodeGoneAction, NodeGoneRelease, NodeGoneHold)...)
 }
 
 func validateController(c *Controller, path *field.Path) field.ErrorList {
@@ -178,6 +144,14 @@ func isUserName(value string) []string {
 		return []string{"must be one user name; a pattern matches no user"}
 	}
 	return nil
+}
+
+// oneOf finds a value that is none of the valid ones.
+func oneOf[T ~string](path *field.Path, value T, valid ...T) field.ErrorList {
+	if slices.Contains(valid, value) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path, value, valid)}
 }
 
 func atLeast(path *field.Path, value *metav1.Duration, least time.Duration) field.ErrorList {

@@ -2,8 +2,6 @@
 
 package v1alpha1
 
-import "k8s.io/apimachinery/pkg/util/validation/field"
-
 // Mode defines whether the manager acts.
 type Mode string
 
@@ -17,10 +15,3 @@ const (
 
 // DefaultMode is what an installation is for.
 const DefaultMode = ModeGuard
-
-func validateMode(mode Mode, path *field.Path) field.ErrorList {
-	if mode != ModeGuard && mode != ModeShadow {
-		return field.ErrorList{field.NotSupported(path, mode, []Mode{ModeGuard, ModeShadow})}
-	}
-	return nil
-}

@@ -25,24 +25,26 @@ type endpoint struct {
 }
 
 func validateServer(s *Server, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
 	port := int(*s.WebhookPort)
-	endpoints := []endpoint{{path.Child("webhookPort"), strconv.Itoa(port), s.WebhookHost, port}}
-	errs = append(errs, asErrors(path.Child("webhookPort"), port, validation.IsValidPortNum(port))...)
+	webhook := endpoint{path.Child("webhookPort"), strconv.Itoa(port), s.WebhookHost, port}
+	errs := asErrors(webhook.path, port, validation.IsValidPortNum(port))
 	if s.WebhookHost != "" {
 		errs = append(errs, validateHost(path.Child("webhookHost"), s.WebhookHost)...)
 	}
-	for _, bind := range []struct{ name, address string }{
-		{"metricsBindAddress", s.MetricsBindAddress},
-		{"healthProbeBindAddress", s.HealthProbeBindAddress},
-	} {
+	errs = append(errs, validateBinds(path, s.MetricsBindAddress, s.HealthProbeBindAddress, webhook)...)
+	return append(errs, validateWebhookURL(path.Child("webhookURL"), s.WebhookURL)...)
+}
+
+// validateBinds checks the bind addresses of a process, and that no two of its endpoints share a port.
+func validateBinds(path *field.Path, metrics, health string, endpoints ...endpoint) field.ErrorList {
+	var errs field.ErrorList
+	for _, bind := range []struct{ name, address string }{{"metricsBindAddress", metrics}, {"healthProbeBindAddress", health}} {
 		found, problems := parseBindAddress(path.Child(bind.name), bind.address)
 		errs = append(errs, problems...)
 		if len(problems) == 0 {
 			endpoints = append(endpoints, found)
 		}
 	}
-	errs = append(errs, validateWebhookURL(path.Child("webhookURL"), s.WebhookURL)...)
 	return append(errs, validateNoSharedPort(endpoints)...)
 }
 

@@ -50,7 +50,7 @@ func setupNodeResources(ctx context.Context, mgr manager.Manager, c *configv1alp
 		webhooks.SetupDisabledNodeResourceWebhook(mgr)
 		return nil
 	}
-	if err := webhooks.SetupNodeResourceWebhook(ctx, mgr, webhooks.NodeResourceOptions{}); err != nil {
+	if err := webhooks.SetupNodeResourceWebhook(ctx, mgr); err != nil {
 		return fmt.Errorf("setting up the webhook of node-scoped resources: %w", err)
 	}
 	return nil

@@ -20,11 +20,11 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers"
 	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/controllers/kept"
+	"github.com/holdfast-dev/holdfast/internal/config"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/protection"
-	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/webhooks"
 )
 
@@ -89,25 +89,11 @@ func watchDefinitions(ctx context.Context, mgr manager.Manager, o Options) error
 	return nil
 }
 
-func evidenceOf(c *configv1alpha1.ManagerConfiguration) release.Evidence {
-	return map[configv1alpha1.Evidence]release.Evidence{
-		configv1alpha1.EvidenceKubelet: release.EvidenceKubelet,
-		configv1alpha1.EvidenceAgent:   release.EvidenceAgent,
-	}[c.Evidence]
-}
-
 func controllerOptions(c *configv1alpha1.ManagerConfiguration, o Options, backends []ipam.Backend) controllers.Options {
 	return controllers.Options{
-		Backends: backends,
-		Evidence: evidenceOf(c),
-		Settings: release.Settings{
-			ReleaseDelay:       c.Delays.ReleaseDelay.Duration,
-			GracePeriodSlack:   c.Delays.GracePeriodSlack.Duration,
-			SandboxCreationMax: c.Delays.SandboxCreationMax.Duration,
-			NodeGoneDelay:      c.Delays.NodeGoneDelay.Duration,
-			ResponseWithin:     c.Handshakes.ResponseWithin.Duration,
-			HoldGoneNodes:      c.Delays.NodeGoneAction == configv1alpha1.NodeGoneHold,
-		},
+		Backends:         backends,
+		Evidence:         config.Evidence(c),
+		Settings:         config.Settings(c),
 		ManagerNamespace: o.Namespace,
 		MaxQueries:       int(*c.Orphans.MaxQueries),
 		Rules:            rules(c, o),
@@ -151,7 +137,7 @@ func releaseOptions(c *configv1alpha1.ManagerConfiguration, o Options, backend i
 		ManagerUser:           o.User,
 		DaemonSets:            daemonSets,
 		ReconcilerInDaemonSet: c.UnsafeReleases.ReconcilerInDaemonSet,
-		Evidence:              evidenceOf(c),
+		Evidence:              config.Evidence(c),
 		PoliciesSince:         o.PoliciesSince,
 		CNIUsers:              c.UnsafeReleases.CNIUsers,
 		Backend:               backend,

@@ -157,16 +157,7 @@ func (a *Auditor) look(ctx context.Context, readings []nodestore.Reading) handsh
 	}
 	podUID, _ := a.options.Self()
 	listing, err := a.options.Lister.List(ctx, sandbox.Queried{})
-	look := handshake.Look{}
-	switch {
-	case err != nil:
-		look = sandbox.FailureOf(err)
-	case podUID == "":
-		look.Failure = handshake.Failure{Reason: v1alpha1.ReasonListFailed,
-			Message: "the agent does not know its own pod yet, so nothing shows that this is the runtime of its node"}
-	default:
-		look = handshake.Check(listing, podUID)
-	}
+	look := sandbox.LookOf(listing, err, podUID)
 	result := metrics.NodeStoreAudited
 	if look.Listing == nil {
 		result = string(look.Failure.Reason)

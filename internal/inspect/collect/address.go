@@ -171,7 +171,7 @@ func (c *Cluster) owner(ctx context.Context, f *byhand.Facts, snapshot ipam.Snap
 	if err != nil {
 		return err
 	}
-	s := shared{configuration: configuration, entries: release.Known(snapshot), records: release.Known(records), guarded: factOf(c.GuardedNodes(ctx))}
+	s := shared{configuration: configuration, entries: release.Known(snapshot), records: release.Known(records), guarded: release.FactOf(c.GuardedNodes(ctx))}
 	f.Owner, err = c.factsOfRecord(ctx, s, owner)
 	return err
 }

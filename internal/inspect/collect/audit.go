@@ -189,5 +189,5 @@ func (c *Cluster) claims(ctx context.Context, entries []ipam.Entry) release.Fact
 			names[list.Items[i].UID] = client.ObjectKeyFromObject(&list.Items[i]).String()
 		}
 	})
-	return factOf(names, err)
+	return release.FactOf(names, err)
 }

@@ -99,20 +99,12 @@ const (
 
 func inNamespace(name string) string { return "namespace " + name }
 
-// factOf is a fact that was read, or why it could not be.
-func factOf[T any](value T, err error) release.Fact[T] {
-	if err != nil {
-		return release.Unknown[T](err.Error())
-	}
-	return release.Known(value)
-}
-
-// orAbsent is factOf for an object that may not exist.
+// orAbsent is release.FactOf for an object that may not exist.
 func orAbsent[T any](object *T, err error) release.Fact[*T] {
 	if object == nil && err == nil {
 		return release.Absent[*T]()
 	}
-	return factOf(object, err)
+	return release.FactOf(object, err)
 }
 
 // each visits every page of a list.

@@ -14,7 +14,6 @@ import (
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/config"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
-	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
 // managerName is the name of the Deployment, of its ServiceAccount and of its Lease (config/manager).
@@ -27,24 +26,6 @@ type Configuration struct {
 	Source string
 	// Assumed: it is the defaults, because the manager's could not be read.
 	Assumed bool
-}
-
-// Settings are the delays of the decision table.
-func (c *Configuration) Settings() release.Settings {
-	return release.Settings{
-		ReleaseDelay: c.Delays.ReleaseDelay.Duration, GracePeriodSlack: c.Delays.GracePeriodSlack.Duration,
-		SandboxCreationMax: c.Delays.SandboxCreationMax.Duration, NodeGoneDelay: c.Delays.NodeGoneDelay.Duration,
-		ResponseWithin: c.Handshakes.ResponseWithin.Duration,
-		HoldGoneNodes:  c.Delays.NodeGoneAction == configv1alpha1.NodeGoneHold,
-	}
-}
-
-// ReleaseEvidence is what proves a sandbox gone, in the terms of the decision table.
-func (c *Configuration) ReleaseEvidence() release.Evidence {
-	if c.Evidence == configv1alpha1.EvidenceAgent {
-		return release.EvidenceAgent
-	}
-	return release.EvidenceKubelet
 }
 
 // Configuration reads the ConfigMap that the manager's Deployment mounts. If that may not be read, or is not there, the defaults are assumed;

@@ -35,7 +35,7 @@ const (
 // are protected.
 func (c *Cluster) Doctor(ctx context.Context, plugin, namespace string) (*doctor.Facts, error) {
 	f := &doctor.Facts{Namespace: c.Namespace, Plugin: plugin}
-	f.APIServer = factOf(c.serverVersion())
+	f.APIServer = release.FactOf(c.serverVersion())
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -43,23 +43,23 @@ func (c *Cluster) Doctor(ctx context.Context, plugin, namespace string) (*doctor
 		return nil, fmt.Errorf("the API server does not respond, so that nothing can be checked: %s", f.APIServer.Why())
 	}
 	c.installation(ctx, f)
-	f.Webhooks = factOf(c.webhooks(ctx))
-	f.AdmissionPolicies = factOf(c.admissionPolicies(ctx))
-	f.MutatingPoliciesServed = factOf(c.servesMutatingPolicies(ctx))
-	f.Protection = factOf(c.tryProtection(ctx, namespace))
+	f.Webhooks = release.FactOf(c.webhooks(ctx))
+	f.AdmissionPolicies = release.FactOf(c.admissionPolicies(ctx))
+	f.MutatingPoliciesServed = release.FactOf(c.servesMutatingPolicies(ctx))
+	f.Protection = release.FactOf(c.tryProtection(ctx, namespace))
 	if err := c.tryUpdates(ctx, f); err != nil {
 		f.UpdatesUnread = err.Error()
 	}
 	if err := c.rights(ctx, f); err != nil {
 		f.RightsUnread = err.Error()
 	}
-	f.Nodes = factOf(c.Nodes(ctx))
+	f.Nodes = release.FactOf(c.Nodes(ctx))
 	records, err := c.Records(ctx)
-	f.Records = factOf(records, orUnserved(err, &f.Unserved.Records))
-	f.GuardedNodes = factOf(c.GuardedNodes(ctx))
-	f.Events = factOf(c.OurEvents(ctx))
+	f.Records = release.FactOf(records, orUnserved(err, &f.Unserved.Records))
+	f.GuardedNodes = release.FactOf(c.GuardedNodes(ctx))
+	f.Events = release.FactOf(c.OurEvents(ctx))
 	policies, err := c.nodePolicies(ctx)
-	f.Policies = factOf(policies, orUnserved(err, &f.Unserved.Policies))
+	f.Policies = release.FactOf(policies, orUnserved(err, &f.Unserved.Policies))
 	c.ipam(ctx, f)
 	return f, ctx.Err()
 }
@@ -92,7 +92,7 @@ func (c *Cluster) installation(ctx context.Context, f *doctor.Facts) {
 	f.Manager = orAbsent(read[appsv1.Deployment](ctx, c, client.ObjectKey{Namespace: c.Namespace, Name: managerName}, "deployments.apps"))
 	f.Agents = orAbsent(read[appsv1.DaemonSet](ctx, c, client.ObjectKey{Namespace: agentName, Name: agentName}, "daemonsets.apps"))
 	if f.Agents.IsKnown() {
-		f.AgentConfiguration = factOf(c.agentConfiguration(ctx, f.Agents.Get()))
+		f.AgentConfiguration = release.FactOf(c.agentConfiguration(ctx, f.Agents.Get()))
 	}
 	f.Certificate = orAbsent(read[corev1.Secret](ctx, c, client.ObjectKey{Namespace: c.Namespace, Name: certificateSecret}, "secrets"))
 	f.Issuing = c.issuing(ctx)
@@ -119,8 +119,8 @@ func (c *Cluster) nodePolicies(ctx context.Context) ([]v1alpha1.NodeResourcePoli
 
 // ipam reads whether pools are served, and whether the DaemonSets by which CNI DEL is known exist.
 func (c *Cluster) ipam(ctx context.Context, f *doctor.Facts) {
-	f.PoolsServed = factOf(c.served(ctx, ippools))
-	f.SlicePoolsServed = factOf(c.served(ctx, ippools.GroupVersion().WithResource("nodeslicepools")))
+	f.PoolsServed = release.FactOf(c.served(ctx, ippools))
+	f.SlicePoolsServed = release.FactOf(c.served(ctx, ippools.GroupVersion().WithResource("nodeslicepools")))
 	f.DaemonSets = map[string]release.Fact[*appsv1.DaemonSet]{}
 	if !f.Configuration.IsKnown() {
 		return

@@ -104,7 +104,7 @@ func (c *Cluster) readyBehind(ctx context.Context, service string) release.Fact[
 			}
 		}
 	}
-	return factOf(ready, readError(err, "list", "endpointslices.discovery.k8s.io", inNamespace(ref.Namespace)))
+	return release.FactOf(ready, readError(err, "list", "endpointslices.discovery.k8s.io", inNamespace(ref.Namespace)))
 }
 
 // tryProtection creates a pod that names a network, as a dry run: nothing is stored, and the API server calls the webhook as always.
@@ -220,7 +220,7 @@ func (c *Cluster) issuing(ctx context.Context) release.Fact[doctor.Issuing] {
 	if unserved {
 		return release.Absent[doctor.Issuing]()
 	}
-	return factOf(found, err)
+	return release.FactOf(found, err)
 }
 
 func (c *Cluster) issuers(ctx context.Context, found *doctor.Issuing) error {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/config"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/inspect/explain"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
@@ -137,20 +138,20 @@ func (c *Cluster) share(ctx context.Context) (shared, error) {
 	} else {
 		s.entries, s.unserved.Pools = release.Known(backend.All()), !pools
 	}
-	if configuration.ReleaseEvidence() == release.EvidenceAgent {
+	if config.Evidence(configuration.ManagerConfiguration) == release.EvidenceAgent {
 		found, err := c.admissionPolicies(ctx)
-		s.policies = factOf(reportpolicy.Evidence(found.Policies, found.Bindings), err)
+		s.policies = release.FactOf(reportpolicy.Evidence(found.Policies, found.Bindings), err)
 	}
-	s.guarded = factOf(c.GuardedNodes(ctx))
+	s.guarded = release.FactOf(c.GuardedNodes(ctx))
 	records, err := c.Records(ctx)
-	s.records = factOf(records, orUnserved(err, &s.unserved.Records))
+	s.records = release.FactOf(records, orUnserved(err, &s.unserved.Records))
 	return s, ctx.Err()
 }
 
 // factsOf are the facts of one UID; pod is the one that has the name now.
 func (c *Cluster) factsOf(ctx context.Context, s shared, uid types.UID, ref ipam.PodRef, pod *corev1.Pod) *explain.Facts {
 	f := &explain.Facts{UID: uid, Ref: ref, Pod: release.Absent[*corev1.Pod](), Entries: s.entries, Policies: s.policies, GuardedNodes: s.guarded,
-		Evidence: s.configuration.ReleaseEvidence(), Settings: s.configuration.Settings(),
+		Evidence: config.Evidence(s.configuration.ManagerConfiguration), Settings: config.Settings(s.configuration.ManagerConfiguration),
 		GuardClusterNetwork: *s.configuration.Protection.GuardClusterNetwork, ConfigurationSource: s.configuration.Source, Unserved: s.unserved}
 	node := ""
 	switch {

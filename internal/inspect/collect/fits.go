@@ -30,11 +30,11 @@ func (c *Cluster) Fits(ctx context.Context, source string, manifest []byte) (*do
 	if err != nil {
 		return nil, planned, err
 	}
-	if f.APIServer = factOf(c.serverVersion()); !f.APIServer.IsKnown() {
+	if f.APIServer = release.FactOf(c.serverVersion()); !f.APIServer.IsKnown() {
 		return nil, planned, fmt.Errorf("the API server does not respond, so that nothing can be checked: %s", f.APIServer.Why())
 	}
-	f.MutatingPoliciesServed = factOf(c.servesMutatingPolicies(ctx))
-	f.Nodes = factOf(c.Nodes(ctx))
+	f.MutatingPoliciesServed = release.FactOf(c.servesMutatingPolicies(ctx))
+	f.Nodes = release.FactOf(c.Nodes(ctx))
 	c.ipam(ctx, f)
 	return f, planned, ctx.Err()
 }

@@ -69,20 +69,9 @@ func (f *Facts) nodeName() string {
 	return ""
 }
 
-// convert is a fact in another form.
-func convert[A, B any](fact release.Fact[A], to func(A) B) release.Fact[B] {
-	switch {
-	case fact.IsKnown():
-		return release.Known(to(fact.Get()))
-	case fact.IsAbsent():
-		return release.Absent[B]()
-	}
-	return release.Unknown[B](fact.Why())
-}
-
 // podFact is what the object shows. What the manager observed of it before is not shown anywhere.
 func (f *Facts) podFact() release.Fact[release.Pod] {
-	return convert(f.Pod, func(pod *corev1.Pod) release.Pod {
+	return release.Convert(f.Pod, func(pod *corev1.Pod) release.Pod {
 		return facts.Pod(pod, f.Evidence.Ending(pod, false, f.Policies.Get().Since))
 	})
 }
@@ -95,7 +84,7 @@ func (f *Facts) read(e entries) *facts.Read {
 		read.Held = append(read.Held, e.held[i].Held)
 	}
 	if read.NeedsNode() && f.nodeName() != "" {
-		read.Node = convert(f.Node, facts.Node)
+		read.Node = release.Convert(f.Node, facts.Node)
 	}
 	return read
 }

@@ -251,7 +251,7 @@ func TestThereIsACompleteListOrNone(t *testing.T) {
 			if err == nil {
 				t.Fatalf("got %+v", got)
 			}
-			if look := sandbox.FailureOf(err); look.Failure.Reason != tc.want || look.Listing != nil || !strings.Contains(look.Failure.Message, path) {
+			if look := sandbox.LookOf(nil, err, ""); look.Failure.Reason != tc.want || look.Listing != nil || !strings.Contains(look.Failure.Message, path) {
 				t.Errorf("got %+v", look.Failure)
 			}
 		})
@@ -282,7 +282,7 @@ func TestNothingIsTakenFromAnEarlierList(t *testing.T) {
 func TestARestartedRuntimeIsFoundAgain(t *testing.T) {
 	path := socket(t)
 	r := newRuntime(t, path)
-	if _, err := r.List(t.Context(), sandbox.Queried{}); sandbox.FailureOf(err).Failure.Reason != v1alpha1.ReasonRuntimeUnreachable {
+	if _, err := r.List(t.Context(), sandbox.Queried{}); sandbox.LookOf(nil, err, "").Failure.Reason != v1alpha1.ReasonRuntimeUnreachable {
 		t.Fatalf("without a runtime: %v", err)
 	}
 	stop := serve(t, &server{name: "containerd"}, path)
@@ -290,7 +290,7 @@ func TestARestartedRuntimeIsFoundAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop()
-	if _, err := r.List(t.Context(), sandbox.Queried{}); sandbox.FailureOf(err).Failure.Reason != v1alpha1.ReasonRuntimeUnreachable {
+	if _, err := r.List(t.Context(), sandbox.Queried{}); sandbox.LookOf(nil, err, "").Failure.Reason != v1alpha1.ReasonRuntimeUnreachable {
 		t.Fatalf("once it stopped: %v", err)
 	}
 	serve(t, &server{name: "cri-o", sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", isReady)}}, path)

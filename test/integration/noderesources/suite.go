@@ -170,7 +170,7 @@ func startGuard(ctx context.Context) {
 			return nil, err
 		}
 		mgr.GetWebhookServer().Register(convertPath, http.HandlerFunc(convert))
-		return mgr, webhooks.SetupNodeResourceWebhook(running, mgr, webhooks.NodeResourceOptions{})
+		return mgr, webhooks.SetupNodeResourceWebhook(running, mgr)
 	})
 	started := server.StartedChecker()
 	Eventually(ctx, func() error { return started(nil) }).Should(Succeed())

@@ -107,7 +107,7 @@ func TestAMachineThatIsOffRefuses(t *testing.T) {
 	m.server.Stop()
 	m.PowerOff()
 	_, err := m.agent.List(t.Context(), sandbox.Queried{})
-	if got := sandbox.FailureOf(err).Failure.Reason; err == nil || got != v1alpha1.ReasonRuntimeUnreachable {
+	if got := sandbox.LookOf(nil, err, "").Failure.Reason; err == nil || got != v1alpha1.ReasonRuntimeUnreachable {
 		t.Errorf("error %v with reason %s, want %s", err, got, v1alpha1.ReasonRuntimeUnreachable)
 	}
 	if _, err := os.Stat(m.options.Socket); err != nil {
