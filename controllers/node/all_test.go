@@ -119,18 +119,22 @@ func TestI2TheDelayDoesNotGrowWithTheNumberOfMachines(t *testing.T) {
 	})
 }
 
-// A Node that came and went before the list is in no list, and only the watch shows its machine (R3).
-func TestR3NoReadIsWholeBeforeTheWatchHasReachedTheLiveList(t *testing.T) {
-	playWith(t, &world{isQuiet: true}, func(w *world) {
-		w.record("pod", w.register("node", "A"))
-		w.pass(soon)
-		w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "later"}})
-		if read := w.all(); read != nil {
-			t.Errorf("read %+v", read)
-		}
-		w.set(func() { w.isQuiet = false })
-		if read := w.all(); read == nil {
-			t.Error("nothing was read though the watch has reached the list")
-		}
-	})
+func TestIfNodesReportAllMachinesTheWatchNeedNotHaveReachedTheList(t *testing.T) {
+	for name, gone := range map[string]bool{"all are reported": false, "one is gone": true} {
+		t.Run(name, func(t *testing.T) {
+			playWith(t, &world{isQuiet: true}, func(w *world) {
+				node := w.register("node", "A")
+				w.record("pod", node)
+				w.pass(soon)
+				if gone {
+					w.delete(node)
+					w.pass(delay + soon)
+				}
+				w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "later"}})
+				if read := w.all(); (read == nil) != gone {
+					t.Errorf("read %+v, confirmed wanted: %t", read, !gone)
+				}
+			})
+		})
+	}
 }

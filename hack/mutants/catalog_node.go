@@ -231,12 +231,6 @@ var nodeMutants = []mutant{
 		new:  `if false {`, by: inNode,
 	},
 	{
-		rule: "nodes: no read of all machines is whole before the watch has reached the list (0276, R3)",
-		file: "controllers/node/lifecycle.go",
-		old:  ` || !l.r.options.Watches.notes.haveReached(list.version) {`,
-		new:  ` {`, by: inNode,
-	},
-	{
 		rule: "nodes: an ID that is too long holds up no other machine",
 		file: "internal/facts/objects.go",
 		old:  `if len(id) <= maxID {`,
