@@ -233,7 +233,7 @@ func (r *releaseOptions) release(ctx context.Context, c *collect.Cluster, backen
 	}
 	results := backend.Release(ctx, []ipam.Request{{Key: key, Record: byhand.RequestRecord(e, record)}})
 	failure := results[0].Err
-	if err := w.End(ctx, logged, about, failure); err != nil {
+	if err := w.End(ctx, logged, about, record, failure); err != nil {
 		fmt.Fprintln(r.ErrOut, "warning:", err)
 	}
 	if failure != nil {

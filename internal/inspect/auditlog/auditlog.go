@@ -8,7 +8,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -16,11 +18,13 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/eventlimit"
 	"github.com/holdfast-dev/holdfast/internal/inspect/audit"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
 // Reporter is the name under which the plugin reports events, and the field manager of its writes.
@@ -45,6 +49,11 @@ func Of(e *audit.Entry, user, reason string, overridden []string, now time.Time)
 	return Release{Time: metav1.NewTime(now.UTC().Truncate(time.Second)), User: user, Reason: reason, Address: e.Address, Pool: e.Pool, SandboxID: e.SandboxID, Overridden: overridden}
 }
 
+// is says whether both are one release: the time of the one that was read has another location.
+func (r *Release) is(other *Release) bool {
+	return r.Time.Equal(&other.Time) && r.User == other.User && r.Address == other.Address && r.Pool == other.Pool && r.SandboxID == other.SandboxID
+}
+
 // Writer writes the audit log.
 type Writer struct {
 	Client client.Client
@@ -62,52 +71,63 @@ func (w *Writer) WhoAmI(ctx context.Context) (string, error) {
 	return review.Status.UserInfo.Username, nil
 }
 
-// Begin records what is about to be done: on the record if there is one, and as an event. After an error nothing may be done.
+// Begin records what is about to be done: as an event, and on the record if there is one. After an error nothing may be done. The annotation replaces the
+// proof from then on, so it comes last.
 func (w *Writer) Begin(ctx context.Context, r Release, about *corev1.ObjectReference, record string) error {
-	if record != "" {
-		if err := w.annotate(ctx, r, record); err != nil {
-			return err
-		}
-	}
 	note := fmt.Sprintf("%s releases %s of pool %s (sandbox %s) by hand: %s", r.User, r.Address, r.Pool, r.SandboxID, r.Reason)
 	for _, objection := range r.Overridden {
 		note += "; overridden: " + objection
 	}
-	return w.event(ctx, about, v1alpha1.ReasonReleaseByHand, "ReleaseByHand", note)
+	if err := w.event(ctx, about, v1alpha1.ReasonReleaseByHand, "ReleaseByHand", note); err != nil || record == "" {
+		return err
+	}
+	return w.annotate(ctx, record, func(all []Release) []Release {
+		all = append(all, r)
+		return all[max(0, len(all)-v1alpha1.MaxReleasedByHand):]
+	})
 }
 
-// End records the outcome.
-func (w *Writer) End(ctx context.Context, r Release, about *corev1.ObjectReference, failure error) error {
+// End records the outcome. What was refused, or would have been the release of another entry, was not done: the record loses it. Any other failure may
+// have come after the removal.
+func (w *Writer) End(ctx context.Context, r Release, about *corev1.ObjectReference, record string, failure error) error {
+	var kept error
+	if isUndone := apierrors.IsForbidden(failure) || errors.Is(failure, ipam.ErrChanged); isUndone && record != "" {
+		kept = client.IgnoreNotFound(w.annotate(ctx, record, func(all []Release) []Release {
+			return slices.DeleteFunc(all, func(other Release) bool { return other.is(&r) })
+		}))
+	}
 	reason, note := v1alpha1.ReasonReleasedByHand, fmt.Sprintf("%s released %s of pool %s (sandbox %s) by hand: %s", r.User, r.Address, r.Pool, r.SandboxID, r.Reason)
 	if failure != nil {
 		reason, note = v1alpha1.ReasonReleaseFailed, fmt.Sprintf("%s could not release %s of pool %s by hand: %v", r.User, r.Address, r.Pool, failure)
 	}
-	return w.event(ctx, about, reason, "ReleaseByHand", note)
+	return errors.Join(kept, w.event(ctx, about, reason, "ReleaseByHand", note))
 }
 
-func (w *Writer) annotate(ctx context.Context, r Release, name string) error {
-	record := &v1alpha1.IPAllocation{}
-	if err := w.Client.Get(ctx, client.ObjectKey{Name: name}, record); err != nil {
-		return fmt.Errorf("reading record %s for the audit log: %w", name, err)
-	}
-	var all []Release
-	if text := record.Annotations[v1alpha1.ReleasedByHandAnnotation]; text != "" {
-		if err := json.Unmarshal([]byte(text), &all); err != nil {
-			return fmt.Errorf("reading annotation %s of record %s, which must not be lost: %w; correct it first", v1alpha1.ReleasedByHandAnnotation, name, err)
+// annotate changes the releases that a record has.
+func (w *Writer) annotate(ctx context.Context, name string, change func([]Release) []Release) error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		record := &v1alpha1.IPAllocation{}
+		if err := w.Client.Get(ctx, client.ObjectKey{Name: name}, record); err != nil {
+			return fmt.Errorf("reading record %s for the audit log: %w", name, err)
 		}
-	}
-	all = append(all, r)
-	text, err := json.Marshal(all[max(0, len(all)-v1alpha1.MaxReleasedByHand):])
-	if err != nil {
-		return fmt.Errorf("encoding the audit log: %w", err)
-	}
-	changed := record.DeepCopy()
-	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.ReleasedByHandAnnotation, string(text))
-	patch := client.MergeFromWithOptions(record, client.MergeFromWithOptimisticLock{})
-	if err := w.Client.Patch(ctx, changed, patch, client.FieldOwner(Reporter)); err != nil {
-		return fmt.Errorf("writing the audit log onto record %s: %w", name, err)
-	}
-	return nil
+		var all []Release
+		if text := record.Annotations[v1alpha1.ReleasedByHandAnnotation]; text != "" {
+			if err := json.Unmarshal([]byte(text), &all); err != nil {
+				return fmt.Errorf("reading annotation %s of record %s, which must not be lost: %w; correct it first", v1alpha1.ReleasedByHandAnnotation, name, err)
+			}
+		}
+		text, err := json.Marshal(change(all))
+		if err != nil {
+			return fmt.Errorf("encoding the audit log: %w", err)
+		}
+		changed := record.DeepCopy()
+		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.ReleasedByHandAnnotation, string(text))
+		patch := client.MergeFromWithOptions(record, client.MergeFromWithOptimisticLock{})
+		if err := w.Client.Patch(ctx, changed, patch, client.FieldOwner(Reporter)); err != nil {
+			return fmt.Errorf("writing the audit log onto record %s: %w", name, err)
+		}
+		return nil
+	})
 }
 
 // Unhold records, before it is done, that the user removes the finalizer from a pod. In a namespace that is being deleted nothing can be

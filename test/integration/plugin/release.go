@@ -167,6 +167,9 @@ var _ = suite.Describe("A release by hand where admission denies unsafe ones", O
 		Expect(r.code).To(Equal(5), r.out+r.err)
 		Expect(r.err).To(And(ContainSubstring("UnsafeReleaseRefused"), ContainSubstring("nothing was released"), ContainSubstring("--as-manager")))
 		Expect(w.entries(ctx)).To(HaveKey("1"))
+		refused := &v1alpha1.IPAllocation{}
+		Expect(admin.Get(ctx, client.ObjectKey{Name: string(pod.UID)}, refused)).To(Succeed())
+		Expect(refused.Annotations).NotTo(HaveKeyWithValue(v1alpha1.ReleasedByHandAnnotation, ContainSubstring(w.ip(1))), "it would replace the proof from now on")
 
 		r = plugin(ctx, append(args, "--as-manager")...)
 		Expect(r.code).To(BeZero(), r.out+r.err)
