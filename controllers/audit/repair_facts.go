@@ -46,7 +46,7 @@ func (a *auditor) repairFacts(ctx context.Context, f ipamaudit.Finding, reads re
 	facts.Entries = a.entriesLive(ctx, name, owner, addresses, reads.reservations.Get())
 	facts.Users = a.usersOf(ctx, name, addresses, reads.users)
 	facts.Records = a.recordsOf(name, addresses, reads)
-	facts.Owner = a.ownerLive(ctx, owner)
+	facts.Owner = a.ownerLive(ctx, owner, name, addresses)
 	return facts, object
 }
 
@@ -236,7 +236,7 @@ func (a *auditor) recordsOf(reservation string, addresses []netip.Addr, reads re
 }
 
 // ownerLive is the pod of a reservation's reference: whether it is gone.
-func (a *auditor) ownerLive(ctx context.Context, owner string) release.Fact[ipamrepair.Owner] {
+func (a *auditor) ownerLive(ctx context.Context, owner, reservation string, addresses []netip.Addr) release.Fact[ipamrepair.Owner] {
 	ref, ok := ipam.ParsePodRef(owner)
 	if !ok {
 		return release.Unknown[ipamrepair.Owner](fmt.Sprintf("the reference is %q, expected \"namespace/name\"", owner))
@@ -256,6 +256,8 @@ func (a *auditor) ownerLive(ctx context.Context, owner string) release.Fact[ipam
 	facts := a.options.Pod(ctx, &pod)
 	found := ipamrepair.Owner{UID: pod.UID, Held: controllerutil.ContainsFinalizer(&pod, v1alpha1.Finalizer),
 		Reported: pod.Annotations[podnetwork.StatusAnnotation] != "", Node: a.options.Node(ctx, pod.Spec.NodeName)}
+	_, unreadable := podnetwork.StatusAddresses(pod.Annotations)
+	found.Shows = unreadable != nil || showsAny(pod.Annotations, addresses) && !a.usesElsewhere(ctx, &pod, reservation, addresses)
 	for i := range records.Items {
 		record := &records.Items[i]
 		if record.Name != string(pod.UID) {

@@ -129,6 +129,13 @@ func TestRepair(t *testing.T) {
 			want:   []string{"give kube-system/10.0.0.1 of ns/web to holdfast-releasing/ns.web net1", "delete kube-system/10.0.0.1 of holdfast-releasing/ns.web"},
 			events: []string{"ReservationOrphaned", "ReservationMarked", "ReservationDeleted"},
 		},
+		"a reservation whose own pod shows the address in a network that is gone": {
+			prepare: []func(*auditedPool){inOrder, func(p *auditedPool) { p.reservations = append(p.reservations, reserved("ns/web")...) }}, pod: func(pod *corev1.Pod) {
+				elsewhere(pod)
+				pod.Annotations[nadv1.NetworkStatusAnnot] = `[{"name":"ns/wb","interface":"net1","ips":["10.0.0.7"]},{"name":"ns/gone","interface":"net2","ips":["10.0.0.1"]}]`
+			},
+			events: []string{"ReservationOrphaned", "RepairHeld"},
+		},
 		"a reservation for nothing, and a pod of that name that no record is of": {
 			prepare: []func(*auditedPool){inOrder, func(p *auditedPool) { p.reservations = append(p.reservations, reserved("ns/db")...) }}, pod: elsewhere,
 			objects: []client.Object{otherPod("db", "10.0.0.9")},

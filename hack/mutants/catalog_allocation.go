@@ -25,6 +25,18 @@ var allocationMutants = []mutant{
 		new:  `f.Owner.Get().Reported`, by: inRepair,
 	},
 	{
+		rule: "repairs: a reservation stays while its own pod shows the address (1)",
+		file: "internal/ipamrepair/facts.go",
+		old:  `f.Owner.Get().Recorded && !f.Owner.Get().Shows`,
+		new:  `f.Owner.Get().Recorded`, by: inRepair,
+	},
+	{
+		rule: "repairs: a reservation stays while its own pod shows the address (2)",
+		file: "internal/ipamrepair/decide.go",
+		old:  `!f.Owner.Get().Finished && f.Owner.Get().Shows:`,
+		new:  `f.Owner.Get().Finished && f.Owner.Get().Shows:`, by: inRepair,
+	},
+	{
 		rule: "repairs: a reservation for nothing is marked before it is removed",
 		file: "internal/ipamrepair/decide.go",
 		old: `	if r.Marked {

@@ -138,6 +138,8 @@ func (f *Facts) decideMarked(r Reservation) Decision {
 		return hold(v1alpha1.ReasonObservationFailed, "reservation %s stays marked: pod %s could not be read: %s", r.Name, r.Owner, f.Owner.Why())
 	case f.Owner.IsKnown() && !f.Owner.Get().Finished && !f.Owner.Get().Reported:
 		return hold(v1alpha1.ReasonMayBeStarting, "reservation %s stays marked: pod %s (UID %s) is starting", r.Name, r.Owner, f.Owner.Get().UID)
+	case f.Owner.IsKnown() && !f.Owner.Get().Finished && f.Owner.Get().Shows:
+		return hold(v1alpha1.ReasonPodInUse, "reservation %s stays marked: the network-status of pod %s (UID %s) has its address", r.Name, r.Owner, f.Owner.Get().UID)
 	}
 	return Decision{Action: Delete, Name: r.Name, Message: fmt.Sprintf(
 		"reservation %s, once of %s, was removed: it stood for no entry, and no pod showed its address", r.Name, r.Owner)}

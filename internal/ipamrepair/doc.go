@@ -17,7 +17,8 @@
 // for its sandboxes, or for a pod that Holdfast does not hold, on any (internal/release, internal/releaseguard).
 //
 // A reservation names no UID, so a live pod of its name may be a successor. That pod is shown to have other addresses once its ADDs are over and its
-// own record exists: neither its network-status nor any record has the reservation's address then.
+// own record exists: neither its network-status nor any record has the reservation's address then. Its network-status holds the reservation also where it
+// counts as no claim, as after its network was deleted: the reservation has its name.
 //
 // A reservation is removed only where, by live reads, no pod that may run shows its address, no entry that it could stand for
 // has the address, and no record does. What is unknown holds.

@@ -57,6 +57,9 @@ type Owner struct {
 	Held bool
 	// Reported: the pod has a network-status, so that its ADDs are over.
 	Reported bool
+	// Shows: that may show an address of the reservation, whether it counts as a claim or not. Only the own pod's is of interest: it holds no other
+	// pod's reservation.
+	Shows bool
 	// Recorded: its own record exists, by UID. What the record does not have, no pool was seen to hold for this pod.
 	Recorded bool
 	// Finished: its kubelet has finished it.
@@ -90,9 +93,9 @@ func (f *Facts) gone() (isGone bool, why string) {
 }
 
 // hasOther reports whether the pod that has the name by now is shown to have other addresses than the reservation's: its ADDs are over, and neither
-// its network-status (Users) nor its record (Records), which decideOrphaned has checked before, has the address.
+// its network-status nor its record (Records, which decideOrphaned has checked before) has the address.
 func (f *Facts) hasOther() bool {
-	return f.Owner.IsKnown() && f.Owner.Get().Reported && f.Owner.Get().Recorded
+	return f.Owner.IsKnown() && f.Owner.Get().Reported && f.Owner.Get().Recorded && !f.Owner.Get().Shows
 }
 
 // unread names the first of what every removal needs that could not be read.

@@ -54,6 +54,7 @@ func eachOwner(f func(release.Fact[Owner])) {
 			for _, machines := range [][]release.Machine{nil, {machine}, {stranger}} {
 				f(owner(func(o *Owner) { o.Finished, o.Reported, o.Machines = isFinished, reported, machines }))
 				f(owner(recorded, func(o *Owner) { o.Finished, o.Reported, o.Machines = isFinished, reported, machines }))
+				f(owner(recorded, func(o *Owner) { o.Finished, o.Reported, o.Shows, o.Machines = isFinished, reported, reported, machines }))
 			}
 		}
 	}
@@ -97,7 +98,9 @@ func mayRun(f Facts) bool {
 }
 
 // hasOthers: the pod of the reservation's name is shown to have other addresses, by its network-status and its record.
-func hasOthers(f Facts) bool { return f.Owner.Get().Reported && f.Owner.Get().Recorded }
+func hasOthers(f Facts) bool {
+	return f.Owner.Get().Reported && f.Owner.Get().Recorded && !f.Owner.Get().Shows
+}
 
 func checkGiven(t *testing.T, f Facts) {
 	t.Helper()
@@ -119,6 +122,8 @@ func checkTaken(t *testing.T, f Facts, d Decision) {
 	switch {
 	case d.Action == Mark && mayRun(f) && !hasOthers(f):
 		t.Fatalf("a reservation is marked while its pod may run: %+v", f)
+	case d.Action == Delete && f.Owner.Get().Shows && !f.Owner.Get().Finished:
+		t.Fatalf("a reservation is removed while its own pod shows the address: %+v", f)
 	case d.Action == Delete && !f.Reservation.Get().Marked:
 		t.Fatalf("a reservation is removed that was never marked: %+v", f)
 	case len(f.Users.Get())+len(f.Entries.Get())+len(f.Records.Get()) > 0:
