@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -64,6 +65,35 @@ func TestI6RecordsAreListedUnlessTheCacheIsAsNewAsThePodsOwn(t *testing.T) {
 			got := guard.recordsOf(t.Context(), ipam.PodRef{Namespace: "default", Name: "web-0"}, pod, func(*v1alpha1.IPAllocation) bool { return !tc.unheld })
 			if lists != tc.lists || len(got.Get()) != 1 || got.Get()[0].Name != "uid-0" {
 				t.Errorf("%d lists gave %v (%s), expected %d lists and the pod's record", lists, got.Get(), got.Why(), tc.lists)
+			}
+		})
+	}
+}
+
+// TestI6ARivalThatTheCacheLacksHoldsItsAddress: the pod's sandbox took over the entry of an orphan, and is in no record yet.
+func TestI6ARivalThatTheCacheLacksHoldsItsAddress(t *testing.T) {
+	record := func(name string, addresses ...v1alpha1.AddressRecord) *v1alpha1.IPAllocation {
+		r := &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("of-" + name), ResourceVersion: "7"}}
+		r.Spec.PodNamespace, r.Spec.PodName, r.Spec.Addresses = "default", "web-0", addresses
+		return r
+	}
+	own := record("uid-0")
+	rival := record("orphan-before", v1alpha1.AddressRecord{Backend: "whereabouts", Pool: "kube-system/10.10.0.0-24", IP: "10.10.0.1", SandboxID: "before"})
+	for name, there := range map[string]bool{"there is one": true, "there is none": false} {
+		t.Run(name, func(t *testing.T) {
+			c := onNodeA()
+			if c.objects = append(c.objects, own.DeepCopy()); there {
+				c.objects = append(c.objects, rival.DeepCopy())
+			}
+			guard, _ := c.guard(t, ReleaseModeDeny)
+			guard.options.CachedRecords = func(context.Context, ipam.PodRef) ([]v1alpha1.IPAllocation, error) {
+				return []v1alpha1.IPAllocation{*own}, nil
+			}
+			response := (&IPPoolReleaseValidator{guard}).Handle(t.Context(), removal(t, cniToken(), poolRange, web0))
+			if there {
+				checkRefused(t, response)
+			} else {
+				checkAllowed(t, response)
 			}
 		})
 	}

@@ -38,7 +38,7 @@ func (r *Reconciler) syncRecord(ctx context.Context, v *view) error {
 		return err
 	}
 	r.recordHeld(v, record, now)
-	if r.dropGone(v, record) && !v.live { // the object of a pod that only the cache shows may have vanished
+	if r.dropGone(v, record) && !v.live { // only the cache may still have the pod
 		return fmt.Errorf("the pools have lost an address of %s: %w", v.podName(), records.ErrStale)
 	}
 	if record.Spec.NodeName == "" {

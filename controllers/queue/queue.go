@@ -90,7 +90,7 @@ func Control[request comparable](mgr manager.Manager, name string, o controller.
 	return nil
 }
 
-// Changes has look called for each event, with the object before and after it: before is nil for a new object, after for a deleted one.
+// Changes calls look for each event, with the object before and after it: before is nil for a new object, after for a deleted one.
 func Changes[object any, request comparable](look func(ctx context.Context, before, after *object, q workqueue.TypedRateLimitingInterface[request])) handler.TypedFuncs[*object, request] {
 	return handler.TypedFuncs[*object, request]{
 		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*object], q workqueue.TypedRateLimitingInterface[request]) {

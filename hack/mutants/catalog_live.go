@@ -47,6 +47,12 @@ var livenessMutants = []mutant{
 		new:  `if err != nil {`, by: inOrphans,
 	},
 	{
+		rule: "orphans: a claim is of one of the Nodes of which the responses count (I6)",
+		file: "controllers/orphan/claim.go",
+		old:  `&seen.claims[v.id][i], seen.nodes.Get())`,
+		new:  `&seen.claims[v.id][i], r.reclaimer.last().nodes.Get())`, by: inOrphans,
+	},
+	{
 		rule: "liveness: a claim under a Node UID that is not known any more holds no other claim",
 		file: "controllers/orphan/claim.go",
 		old:  `of.PodUID == "" || claim.NodeName == ""`,

@@ -237,12 +237,6 @@ var queryMutants = []mutant{
 		new:  `if k.read, err = k.cachedReports(ctx); err != nil {`, by: inOrphans,
 	},
 	{
-		rule: "orphans: a claim is of one of the Nodes of which the responses count (I6)",
-		file: "controllers/orphan/claim.go",
-		old:  `&seen.claims[v.id][i], seen.nodes.Get())`,
-		new:  `&seen.claims[v.id][i], r.reclaimer.last().nodes.Get())`, by: inOrphans,
-	},
-	{
 		rule: "orphans: an orphan that became complete after the responses were read is queued again (0276)",
 		file: "controllers/orphan/reclaimer.go",
 		old:  `if isKept { // orphans that`,
@@ -385,6 +379,12 @@ var queryMutants = []mutant{
 		file: "webhooks/release_reader.go",
 		old:  `own.IsKnown() && holds(&own.Get()[0]) &&`,
 		new:  `own.IsKnown() &&`, by: []string{"./webhooks"},
+	},
+	{
+		rule: "admission, removals: a record holds only what is its sandbox's (0282)",
+		file: "internal/releaseguard/facts.go",
+		old:  `c.PodRef == podRef && !w.holds(record, &c)`,
+		new:  `c.PodRef == podRef && false`, by: []string{"./webhooks"},
 	},
 	{
 		rule: "admission, removals: a further record of the name has the records listed (0282)",

@@ -96,7 +96,7 @@ func (i *identity) read(ctx context.Context) (self, error) {
 		return self{}, fmt.Errorf("reading Node %s: %w", i.nodeName, err)
 	}
 	// The boot ID in the spelling of the Node, with which queries and responses are compared.
-	found := self{podUID: token.PodUID, bootID: node.Status.NodeInfo.BootID, nodeObject: node.UID}
+	found := self{podUID: token.PodUID, bootID: facts.Identity(&node).BootID, nodeObject: node.UID}
 	found.nodeUID, found.reason, found.message = responder.RespondsFor()
 	return found, nil
 }
@@ -126,7 +126,7 @@ func (f MachineFiles) read() (v1alpha1.NodeIdentity, error) {
 	if err != nil {
 		return v1alpha1.NodeIdentity{}, fmt.Errorf("reading this machine's boot ID: %w", err)
 	}
-	return v1alpha1.NodeIdentity{BootID: strings.TrimSpace(string(boot)), MachineID: optional(f.MachineID), SystemUUID: optional(f.SystemUUID)}, nil
+	return v1alpha1.NodeIdentity{BootID: facts.BoundedID(strings.TrimSpace(string(boot))), MachineID: optional(f.MachineID), SystemUUID: optional(f.SystemUUID)}, nil
 }
 
 func optional(path string) string {
@@ -134,5 +134,5 @@ func optional(path string) string {
 	if err != nil {
 		return ""
 	}
-	return strings.TrimSpace(string(content))
+	return facts.BoundedID(strings.TrimSpace(string(content)))
 }

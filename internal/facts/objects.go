@@ -86,14 +86,14 @@ func Node(node *corev1.Node) release.Node {
 // Identity is the machine of a Node object in the form of a record.
 func Identity(node *corev1.Node) v1alpha1.NodeIdentity {
 	info := &node.Status.NodeInfo
-	return v1alpha1.NodeIdentity{UID: node.UID, MachineID: bounded(info.MachineID), SystemUUID: bounded(info.SystemUUID), BootID: bounded(info.BootID)}
+	return v1alpha1.NodeIdentity{UID: node.UID, MachineID: BoundedID(info.MachineID), SystemUUID: BoundedID(info.SystemUUID), BootID: BoundedID(info.BootID)}
 }
 
 // maxID is the length of an ID that a GuardedNode takes. The API server does not limit what a kubelet reports.
 const maxID = 253
 
-// bounded is an ID, or the digest of one that is too long.
-func bounded(id string) string {
+// BoundedID is an ID of a machine, or the digest of one that is too long.
+func BoundedID(id string) string {
 	if len(id) <= maxID {
 		return id
 	}

@@ -92,6 +92,6 @@
 //
 // A Release requires live reads: otherwise Decide gives Reread. An Unprotect may rest on caches if the record has every address that the pod can
 // be seen to have had, or if the pod was deleted unbound, because a pod that is being deleted cannot be bound. That a UID is being deleted, and
-// that the kubelet terminated it, are monotone facts: any cache is good enough for them. What an agent reports about any sandbox of the pod is none, so
-// that from such a query on the reads have to be live.
+// that the kubelet terminated it, are monotone facts: any cache is good enough for them. An agent's report about any sandbox of the pod is not: once
+// it is queried about that, reads have to be live.
 package release

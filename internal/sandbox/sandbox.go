@@ -64,7 +64,7 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// LookOf is what List gave to an agent in a pod with this UID, which is empty while it is unknown. An error of another type than Error is ListFailed.
+// LookOf is what List gave to an agent in a pod with this UID, which is empty while it is unknown. An error of another type than Error has the reason ListFailed.
 func LookOf(listing *handshake.Listing, err error, pod types.UID) handshake.Look {
 	switch {
 	case err != nil:

@@ -146,7 +146,7 @@ func isUserName(value string) []string {
 	return nil
 }
 
-// oneOf finds a value that is none of the valid ones.
+// oneOf returns an error unless the value is one of the valid ones.
 func oneOf[T ~string](path *field.Path, value T, valid ...T) field.ErrorList {
 	if slices.Contains(valid, value) {
 		return nil
