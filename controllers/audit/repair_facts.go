@@ -212,6 +212,12 @@ func (a *auditor) usesElsewhere(ctx context.Context, pod *corev1.Pod, reservatio
 	})
 }
 
+// mayShow reports whether a pod's network-status cannot be read, or has one of the addresses in a network that the reservation may be of.
+func (a *auditor) mayShow(ctx context.Context, pod *corev1.Pod, reservation string, addresses []netip.Addr) bool {
+	_, err := podnetwork.StatusAddresses(pod.Annotations)
+	return err != nil || showsAny(pod.Annotations, addresses) && !a.usesElsewhere(ctx, pod, reservation, addresses)
+}
+
 // recordsOf are the records with one of the addresses in a pool that the reservation may be for.
 func (a *auditor) recordsOf(reservation string, addresses []netip.Addr, reads repairReads) release.Fact[[]ipamrepair.Record] {
 	if reads.records.IsUnknown() {
@@ -255,9 +261,7 @@ func (a *auditor) ownerLive(ctx context.Context, owner, reservation string, addr
 	}
 	facts := a.options.Pod(ctx, &pod)
 	found := ipamrepair.Owner{UID: pod.UID, Held: controllerutil.ContainsFinalizer(&pod, v1alpha1.Finalizer),
-		Reported: pod.Annotations[podnetwork.StatusAnnotation] != "", Node: a.options.Node(ctx, pod.Spec.NodeName)}
-	_, unreadable := podnetwork.StatusAddresses(pod.Annotations)
-	found.Shows = unreadable != nil || showsAny(pod.Annotations, addresses) && !a.usesElsewhere(ctx, &pod, reservation, addresses)
+		Reported: pod.Annotations[podnetwork.StatusAnnotation] != "", Shows: a.mayShow(ctx, &pod, reservation, addresses), Node: a.options.Node(ctx, pod.Spec.NodeName)}
 	for i := range records.Items {
 		record := &records.Items[i]
 		if record.Name != string(pod.UID) {
