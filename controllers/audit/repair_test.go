@@ -129,7 +129,7 @@ func TestRepair(t *testing.T) {
 			want:   []string{"give kube-system/10.0.0.1 of ns/web to holdfast-releasing/ns.web net1", "delete kube-system/10.0.0.1 of holdfast-releasing/ns.web"},
 			events: []string{"ReservationOrphaned", "ReservationMarked", "ReservationDeleted"},
 		},
-		"a reservation whose own pod shows the address in a network that is gone": {
+		"a reservation that has the name of a pod which shows the address in a deleted network": {
 			prepare: []func(*auditedPool){inOrder, func(p *auditedPool) { p.reservations = append(p.reservations, reserved("ns/web")...) }}, pod: func(pod *corev1.Pod) {
 				elsewhere(pod)
 				pod.Annotations[nadv1.NetworkStatusAnnot] = `[{"name":"ns/wb","interface":"net1","ips":["10.0.0.7"]},{"name":"ns/gone","interface":"net2","ips":["10.0.0.1"]}]`

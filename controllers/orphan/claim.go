@@ -47,7 +47,7 @@ func (r *Reconciler) addClaims(ctx context.Context, v *view, seen *reports) erro
 	return nil
 }
 
-// claimOf finds the claimant: one of the nodes, by its UID or as the same machine, or a deleted one. The nodes are those whose responses count: a cached
+// claimOf finds the claimant: one of the nodes, by its UID or as the same machine, or a deleted one. The nodes are those of which the responses count: a cached
 // list may lack the Node under which a machine responds, and its claim would not contradict another one.
 func (r *Reconciler) claimOf(ctx context.Context, v *view, of *nodeClaim, nodes []orphan.Node) (claim orphan.Claim, err error) {
 	claim = orphan.Claim{NodeUID: of.nodeUID, BootID: of.BootID, PodUID: of.PodUID, Pod: release.Absent[string]()}

@@ -14,6 +14,12 @@ var (
 
 var byHandMutants = []mutant{
 	{
+		rule: "by hand: a release that was refused is taken out of the record again",
+		file: "internal/inspect/auditlog/auditlog.go",
+		old:  `isUndone && record != ""`,
+		new:  `isUndone && record == ""`, by: inPluginSuite,
+	},
+	{
 		rule: "by hand: an orphan's address may be that of a pod of its name that is starting (0306)",
 		file: "internal/inspect/byhand/judge.go",
 		old:  `		f.heir(c)`,
