@@ -103,9 +103,11 @@ func started(logFile string) bool {
 	return len(sources) > 1 && len(sources) == len(workers)
 }
 
-// wrong are the errors of a log, but for those of a pass over one object: the next leader makes it again.
+// wrong are the errors of a log, but for what the end cuts off: a pass over one object, which the next leader makes again, and a renewal of the Lease,
+// which client-go reports as an error.
 func wrong(log string) []string {
 	return slices.DeleteFunc(strings.Split(log, "\n"), func(line string) bool {
-		return !strings.Contains(line, `"level":"error"`) || strings.Contains(line, `"msg":"Reconciler error"`)
+		isRenewal := strings.Contains(line, `"msg":"Error retrieving lease lock"`) && strings.Contains(line, context.Canceled.Error())
+		return !strings.Contains(line, `"level":"error"`) || strings.Contains(line, `"msg":"Reconciler error"`) || isRenewal
 	})
 }
