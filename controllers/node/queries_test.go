@@ -5,6 +5,7 @@ package node
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -262,12 +263,18 @@ func TestAConflictKeepsTheChanges(t *testing.T) {
 			if err != nil || len(read.Pending) != 1 {
 				t.Fatalf("pending %v, %v; expected the want to be kept", read.Pending, err)
 			}
+			if why := wanted.Failure("u1"); strings.Contains(why, failure.Error()) == apierrors.IsConflict(failure) {
+				t.Errorf("the queries cannot be written: %q; expected the refusal", why)
+			}
 			fails = nil
 			if _, err := r.Reconcile(t.Context(), request{UID: "u1"}); err != nil {
 				t.Fatal(err)
 			}
 			if read, err = wanted.Cached(t.Context(), c, "pod"); err != nil || len(read.Pending) != 0 || read.Epoch("u1", "s") != 4 {
 				t.Errorf("pending %v, epoch %d, %v; expected the query at epoch 4", read.Pending, read.Epoch("u1", "s"), err)
+			}
+			if why := wanted.Failure("u1"); why != "" {
+				t.Errorf("after the write: %q", why)
 			}
 		})
 	}

@@ -187,7 +187,9 @@ func (r *reconciler) save(ctx context.Context, v *view, spec v1alpha1.GuardedNod
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
 		return reconcile.Result{RequeueAfter: writeInterval}, nil
 	case err != nil:
-		return reconcile.Result{}, fmt.Errorf("writing GuardedNode %s of node %s: %w", v.UID, spec.NodeName, err)
+		err = fmt.Errorf("writing GuardedNode %s of node %s: %w", v.UID, spec.NodeName, err)
+		r.options.Queries.Failed(v.UID, err)
+		return reconcile.Result{}, err
 	}
 	r.wrote[v.UID] = write{now, object.ResourceVersion}
 	r.written(v)

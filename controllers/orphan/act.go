@@ -134,6 +134,9 @@ func (r *Reconciler) confirm(ctx context.Context, v *view, d orphan.Decision) er
 			r.options.Queries.Withdraw(read, q)
 		}
 	}
+	if why := r.options.Queries.Failure(node.NodeUID); why != "" {
+		d.Reason, d.Message = v1alpha1.ReasonObservationFailed, why
+	}
 	return r.explainStep(ctx, v, d)
 }
 

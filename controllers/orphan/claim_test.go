@@ -4,6 +4,7 @@ package orphan
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -123,6 +124,16 @@ func TestAClaimantIsQueriedAloneOnceEveryOtherNodeHasResponded(t *testing.T) {
 	if queried := s.queried(); record.Spec.NodeName != "node" || len(queried) != 1 || queried[0].NodeUID != "node-1" || queried[0].Purpose != v1alpha1.PurposeRelease {
 		t.Errorf("node %q with queries %+v, expected the claimant alone to be queried", record.Spec.NodeName, queried)
 	}
+}
+
+func TestAQueryOfAClaimantThatCannotBeWrittenIsExplained(t *testing.T) {
+	claimant := onepod.Node("node", "node-1", "m1")
+	s := newSearch(t, claimant)
+	s.queryAll()
+	s.claims(claimant, "")
+	s.acknowledges(claimant, 0)
+	s.r.options.Queries.Failed("node-1", errors.New("a webhook refuses it"))
+	waitsWith(t, s.advance(), v1alpha1.ReasonObservationFailed)
 }
 
 // While the API server is away, the claimant's agent cannot respond.

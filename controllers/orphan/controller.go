@@ -244,8 +244,8 @@ func (r *Reconciler) carryOut(ctx context.Context, v *view, d orphan.Decision) (
 		return reconcile.Result{}, r.address(ctx, v, d)
 	case orphan.Attribute:
 		return reconcile.Result{}, r.attribute(ctx, v, d)
-	case orphan.Confirm:
-		return reconcile.Result{}, r.confirm(ctx, v, d)
+	case orphan.Confirm: // no event shows that the query cannot be written
+		return reconcile.Result{RequeueAfter: nodelife.LookInterval}, r.confirm(ctx, v, d)
 	case orphan.Reread:
 		r.reclaimer.ready(v.id)
 		return reconcile.Result{}, nil

@@ -78,7 +78,11 @@ func (r *Reconciler) confirm(ctx context.Context, v *view, d release.Decision) (
 		return slices.Contains(d.Sandboxes, q.SandboxID) && q.NodeUID != node.NodeUID && q.NodeUID != facts.Machine(v.record, q.SandboxID).Get().NodeUID
 	})
 	metrics.Decisions.WithLabelValues(string(d.Action), string(d.Reason)).Inc()
-	return r.hold(ctx, v, *d.Then)
+	then := *d.Then
+	if why := r.options.Queries.Failure(node.NodeUID); why != "" && then.Action == release.Wait {
+		then.Reason, then.Message = v1alpha1.ReasonObservationFailed, why
+	}
+	return r.hold(ctx, v, then)
 }
 
 // mayQuery precedes a query to a node. In mode Shadow only pods with the finalizer that are not live are queried, because otherwise their wait might

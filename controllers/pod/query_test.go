@@ -4,7 +4,9 @@ package pod
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -140,6 +142,19 @@ func TestAQueryIsToTheNodeThatWasReadLive(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAQueryThatCannotBeWrittenIsExplained(t *testing.T) {
+	f := withAgent(t, onepod.DeletedPod(), onepod.Node("node", "node-1", "m1"))
+	f.Pool.Entries = onepod.HeldByOld()
+	f.r.options.Queries.Failed("node-1", errors.New("a webhook refuses it"))
+	for range 2 { // a failure is explained once it has lasted
+		if _, err := f.r.Reconcile(t.Context(), "old"); err == nil || !strings.Contains(err.Error(), "a webhook refuses it") || len(f.Pool.Released) > 0 {
+			t.Errorf("released %v, %v; expected to be held because of the refusal", f.Pool.Released, err)
+		}
+		f.Clock.SetTime(f.Clock.Now().Add(reportUnreadAfter))
+	}
+	f.isExplained("while the query cannot be written", v1alpha1.ReasonObservationFailed, 1)
 }
 
 // TestR5APendingQueryDoesNotStand: a response to it before the write releases nothing.

@@ -32,8 +32,10 @@ type Wanted struct {
 	mu sync.Mutex
 	of map[types.UID]map[key]want
 	// about are the keys of the changes, by record.
-	about   map[string]map[facts.QueryKey]bool
-	changed func(node types.UID)
+	about map[string]map[facts.QueryKey]bool
+	// failures are the last failed writes, until one succeeds.
+	failures map[types.UID]string
+	changed  func(node types.UID)
 }
 
 type key struct{ record, sandboxID string }
@@ -48,7 +50,7 @@ type want struct {
 
 // NewWanted makes an empty Wanted.
 func NewWanted() *Wanted {
-	return &Wanted{of: map[types.UID]map[key]want{}, about: map[string]map[facts.QueryKey]bool{}, changed: func(types.UID) {}}
+	return &Wanted{of: map[types.UID]map[key]want{}, about: map[string]map[facts.QueryKey]bool{}, failures: map[types.UID]string{}, changed: func(types.UID) {}}
 }
 
 // Subscribe has changed called with the Node UID of each change. Call it before the first change.
@@ -83,6 +85,20 @@ func (w *Wanted) put(node types.UID, k key, wanted want) {
 	changed := w.changed
 	w.mu.Unlock()
 	changed(node)
+}
+
+// Failed records that the changes for a Node could not be written.
+func (w *Wanted) Failed(node types.UID, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failures[node] = "the agent of the node cannot be queried: " + err.Error()
+}
+
+// Failure is why the agent of a Node cannot be queried; empty while nothing failed.
+func (w *Wanted) Failure(node types.UID) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.failures[node]
 }
 
 // pending are the queries about a record with an unwritten change.
@@ -132,10 +148,11 @@ func (w *Wanted) Next(node types.UID, standing []v1alpha1.SandboxQuery, next int
 	return queries, func() { w.forget(node, taken) }
 }
 
-// forget drops the changes that were written, unless they changed since.
+// forget drops the changes that were written, unless they changed since, and the failure before.
 func (w *Wanted) forget(node types.UID, taken map[key]want) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	delete(w.failures, node)
 	for k, wanted := range taken {
 		if w.of[node][k] != wanted {
 			continue
