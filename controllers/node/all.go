@@ -33,16 +33,13 @@ func (l *Lifecycle) Known(ctx context.Context) (*nodelife.Lifecycle, error) {
 	return known, nil
 }
 
-// All is the state of all machines from live reads, of the Nodes after a time. If each machine has a Node, the watch of Nodes need not have reached the
-// list. It is nil until there is one, and until each Node UID in a record has its object (R10): try again after nodelife.ConfirmAgain.
+// All is the state of all machines from live reads, of the Nodes after a time. It is nil until there is one, and until each Node UID in a record has its
+// object (R10): try again after nodelife.ConfirmAgain.
 func (l *Lifecycle) All(ctx context.Context, after time.Time) (*nodelife.Lifecycle, error) {
 	if !l.r.isComplete() {
 		return nil, nil
 	}
 	read, err := l.confirm(ctx, after.Add(1))
-	if err == nil && read == nil {
-		read, err = l.reported(ctx, after)
-	}
 	if err != nil || read == nil {
 		return nil, err
 	}
@@ -57,23 +54,6 @@ func (l *Lifecycle) All(ctx context.Context, after time.Time) (*nodelife.Lifecyc
 		}
 	}
 	return &seen, nil
-}
-
-// reported is the state with the last list of Nodes, if that is later than a time and Nodes report all machines: then no delay has to be confirmed.
-func (l *Lifecycle) reported(ctx context.Context, after time.Time) (*nodelife.Lifecycle, error) {
-	if err := l.take(ctx); err != nil {
-		return nil, err
-	}
-	defer l.leave()
-	list, acquired := l.listed, l.r.observing()
-	if list == nil || !list.at.After(after) || l.age(list.at) >= nodelife.Reuse || acquired.IsZero() {
-		return nil, nil
-	}
-	read, err := l.readRest(ctx, list, acquired)
-	if err != nil || read == nil || len(read.Unreported(l.r.clock.Now())) > 0 {
-		return nil, err
-	}
-	return read, nil
 }
 
 // readKubelets reads the signs of the kubelets that may run on one of the machines.

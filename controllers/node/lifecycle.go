@@ -77,14 +77,13 @@ func (l *Lifecycle) gone(ctx context.Context, machines []v1alpha1.NodeIdentity, 
 		return nodelife.Absence{}, err
 	}
 	cached.Objects = append(cached.Objects, own...)
-	gone := cached.Gone(machines, l.r.clock.Now())
 	over := cached.Since(machines, l.r.clock.Now()).Since.Add(l.r.options.Settings.NodeGoneDelay)
 	if l.r.clock.Now().Before(over) || l.r.options.Settings.HoldGoneNodes {
-		return gone, nil
+		return cached.Gone(machines, l.r.clock.Now()), nil
 	}
 	read, err := l.confirm(ctx, over)
 	if err != nil || read == nil {
-		return gone, err
+		return cached.Gone(machines, l.r.clock.Now()), err
 	}
 	seen := *read
 	seen.Objects = append(slices.Clip(seen.Objects), own...)
@@ -169,9 +168,12 @@ func (l *Lifecycle) confirm(ctx context.Context, over time.Time) (*nodelife.Life
 		if err := l.list(ctx); err != nil {
 			return nil, err
 		}
-		if err := l.complete(ctx); err != nil {
-			return nil, err
-		}
+	}
+	if err := l.r.options.Watches.reach(ctx, l.listed.version); err != nil {
+		return nil, err
+	}
+	if err := l.complete(ctx); err != nil {
+		return nil, err
 	}
 	return l.serving(over), nil
 }

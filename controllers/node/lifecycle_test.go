@@ -58,6 +58,19 @@ func TestTheDelayIsOverOnceTheWatchHasReachedALiveList(t *testing.T) {
 	play(t, func(w *world) { w.isOver(w.gone(), true) })
 }
 
+// A bookmark comes once a minute.
+func TestADelayIsOverWithinSecondsThoughNoNodeChanges(t *testing.T) {
+	play(t, func(w *world) {
+		node := w.gone()
+		w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "later"}})
+		began := time.Now()
+		w.isOver(node, true)
+		if took := time.Since(began); took > 2*nodelife.ConfirmAgain {
+			t.Errorf("the delay was over after %s", took)
+		}
+	})
+}
+
 func TestR3NoDelayIsOverBeforeTheWatchHasReachedTheLiveList(t *testing.T) {
 	playWith(t, &world{isQuiet: true}, func(w *world) {
 		node := w.gone()
@@ -258,6 +271,11 @@ func TestNotes(t *testing.T) {
 			n.wrote("u1", 1)
 			n.event(watch.Event{Type: watch.Deleted, Object: node("u1", "a", "7")}, false)
 		}, "7", "8", []string{"a"}},
+		"what is noted already": {func(n *notes) {
+			for _, e := range [][2]string{{"a", "3"}, {"b", "7"}, {"a", "3"}} { // a watch that comes behind another one
+				n.event(watch.Event{Type: watch.Modified, Object: node("u1", e[0], e[1])}, false)
+			}
+		}, "7", "8", []string{"a", "b"}},
 		"a bookmark":           {func(n *notes) { n.event(watch.Event{Type: watch.Bookmark, Object: node("", "", "7")}, false) }, "7", "8", nil},
 		"a list by a watch":    {func(n *notes) { n.event(watch.Event{Type: watch.Added, Object: node("u1", "a", "7")}, true) }, "", "1", []string{"a"}},
 		"the end of that list": {func(n *notes) { n.event(watch.Event{Type: watch.Bookmark, Object: end}, true) }, "9", "10", nil},

@@ -65,6 +65,9 @@ func (n *notes) event(e watch.Event, isList bool) (stillList bool) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if !isList && n.isNoted(node.ResourceVersion) {
+		return isList // by the other watch (Watches.reach)
+	}
 	switch e.Type {
 	case watch.Added, watch.Modified, watch.Deleted:
 		n.report(node, e.Type == watch.Deleted)
@@ -104,10 +107,22 @@ func (n *notes) forget(uid types.UID) {
 	delete(n.last, uid)
 }
 
+// reached is the version up to which all reports are noted; empty before they are complete.
+func (n *notes) reached() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.version
+}
+
 // haveReached says whether all reports up to a version are noted.
 func (n *notes) haveReached(version string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	return n.isNoted(version)
+}
+
+// isNoted is haveReached for the holder of the mutex.
+func (n *notes) isNoted(version string) bool {
 	order, err := resourceversion.CompareResourceVersion(n.version, version)
 	return err == nil && order >= 0
 }

@@ -4,6 +4,7 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,12 +21,17 @@ import (
 // NewInformer makes an informer, as cache.Options has it.
 type NewInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 
+// reachLimit is the time limit of a watch that has to reach a version soon.
+const reachLimit = 3 * time.Second
+
 // Watches are the watches of Nodes and of GuardedNodes. It counts how often they began with a list: an object that was created and deleted before that
 // list was not seen. A watch that continues from the version of the last one misses nothing. Reports of Nodes are noted before any handler gets them.
 type Watches struct {
 	lists   atomic.Int64
 	changed atomic.Pointer[func()]
-	notes   notes
+	// nodes is the source of the Nodes.
+	nodes atomic.Pointer[counted]
+	notes notes
 }
 
 // Informers wraps the informers that inner makes, to count their lists and note their events; client-go's for nil.
@@ -34,9 +40,13 @@ func (w *Watches) Informers(inner NewInformer) NewInformer {
 		inner = toolscache.NewSharedIndexInformer
 	}
 	return func(source toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		counts := &counted{ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(source), watches: w}
 		switch object.(type) {
-		case *corev1.Node, *v1alpha1.GuardedNode:
-			source = &counted{ListerWatcherWithContext: toolscache.ToListerWatcherWithContext(source), watches: w}
+		case *corev1.Node:
+			w.nodes.Store(counts)
+			source = counts
+		case *v1alpha1.GuardedNode:
+			source = counts
 		}
 		return inner(source, object, resync, indexers)
 	}
@@ -47,6 +57,29 @@ func (w *Watches) listed() {
 	if changed := w.changed.Load(); changed != nil {
 		(*changed)()
 	}
+}
+
+// reach notes the reports of Nodes up to a version, if it can be done soon. Where no Node changes, a watch learns its version once a minute, by a bookmark.
+// One with a time limit gets a bookmark two seconds before it ends, so a second watch begins where the notes are.
+func (w *Watches) reach(ctx context.Context, version string) error {
+	source, from := w.nodes.Load(), w.notes.reached()
+	if source == nil || from == "" || w.notes.haveReached(version) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*reachLimit)
+	defer cancel()
+	stream, err := source.ListerWatcherWithContext.WatchWithContext(ctx, metav1.ListOptions{ResourceVersion: from, AllowWatchBookmarks: true,
+		TimeoutSeconds: new(int64(reachLimit / time.Second))})
+	if err != nil {
+		return fmt.Errorf("watching Nodes from version %s: %w", from, err)
+	}
+	defer stream.Stop()
+	for e := range stream.ResultChan() {
+		if w.notes.event(e, false); w.notes.haveReached(version) {
+			break
+		}
+	}
+	return nil
 }
 
 // counted is a source of objects whose lists are counted, including those at the beginning of a watch.

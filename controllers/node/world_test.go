@@ -158,19 +158,19 @@ func (w *world) start() {
 	w.pass(soon)
 }
 
-// bookmark sends a bookmark to the watch of Nodes each minute, as the API server does.
+// bookmark sends bookmarks to the watches of Nodes as the API server does: each minute, and a second after one with a short limit began.
 func (w *world) bookmark(ctx context.Context) {
-	for {
+	for second := 1; ; second++ {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(time.Minute):
+		case <-time.After(time.Second):
 		}
 		w.mu.Lock()
 		isQuiet := w.isQuiet
 		w.mu.Unlock()
 		for _, stream := range w.server.Streams() {
-			if !isQuiet && stream.Name() == "manager watch nodes" {
+			if isDue := second%60 == 0 || stream.Limit() == reachLimit; isDue && !isQuiet && stream.Name() == "manager watch nodes" {
 				stream.Bookmark()
 			}
 		}

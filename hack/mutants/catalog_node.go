@@ -150,6 +150,18 @@ var nodeMutants = []mutant{
 		new:  ``, by: inNode,
 	},
 	{
+		rule: "nodes: a second watch takes the notes to the live list (0312)",
+		file: "controllers/node/watches.go",
+		old:  `w.nodes.Store(counts)`,
+		new:  `_ = counts`, by: inNode,
+	},
+	{
+		rule: "nodes: an event that the second watch has noted is not noted again (0312)",
+		file: "controllers/node/notes.go",
+		old:  `if !isList && n.isNoted(node.ResourceVersion) {`,
+		new:  `if false {`, by: inNode,
+	},
+	{
 		rule: "nodes: a manager that another one has replaced ends no delay (0170 R3)",
 		file: "controllers/node/lifecycle.go",
 		old:  `return isOurs, nil`,

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -167,6 +168,15 @@ func (s *Server) Streams() []*Stream {
 func (w *Stream) Name() string {
 	parts := []string{w.q.client, "watch", w.q.kind.Plural, w.q.namespace, w.q.query.Get("labelSelector"), w.q.query.Get("fieldSelector")}
 	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), " ")
+}
+
+// Limit is the time limit that the client set; zero without one.
+func (w *Stream) Limit() time.Duration {
+	seconds, err := strconv.Atoi(w.q.query.Get("timeoutSeconds"))
+	if err != nil {
+		return 0
+	}
+	return time.Duration(seconds) * time.Second
 }
 
 // Pending is how many events are held.

@@ -49,6 +49,9 @@ func (w *World) Pass(ctx context.Context, call apiserver.Call) apiserver.Outcome
 		if call.Verb == "list" || call.Verb == "watch" || call.Resource == "leases" {
 			w.seed() // a reflector, or the leader election, draws its next pause
 		}
+		if call.Verb == "watch" && call.Resource == "nodes" {
+			w.act(w.bookmarkShort)
+		}
 	}
 	return w.fail(call)
 }
@@ -122,6 +125,18 @@ func (w *World) bookmark() {
 			if (strings.HasPrefix(s.Name(), "agent@") || strings.HasSuffix(s.Name(), " watch nodes")) && !w.isHeld(s.Name()+" event") {
 				s.Bookmark()
 			}
+		}
+	}
+}
+
+// bookmarkShort sends a bookmark to watches with a time limit soon after one began, as the API server does if the limit is a few seconds.
+func (w *World) bookmarkShort() {
+	if !rested(w.ctx, time.Second) || !w.turn(w.ctx, "bookmarks of short watches") {
+		return
+	}
+	for _, s := range w.server.Streams() {
+		if s.Limit() > 0 && !w.isHeld(s.Name()+" event") {
+			s.Bookmark()
 		}
 	}
 }
