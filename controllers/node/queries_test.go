@@ -235,6 +235,14 @@ func TestThatAQueryIsNotNeededIsConfirmedLive(t *testing.T) {
 	}
 }
 
+// failsWith checks why the Node cannot be queried; empty if it can.
+func failsWith(t *testing.T, wanted *queries.Wanted, want string) {
+	t.Helper()
+	if why := wanted.Failure("u1"); !strings.Contains(why, want) || (want == "") != (why == "") {
+		t.Errorf("the node cannot be queried: %q, want %q", why, want)
+	}
+}
+
 // TestAConflictKeepsTheChanges: another client wrote the object since. So does a refusal of the API server.
 func TestAConflictKeepsTheChanges(t *testing.T) {
 	conflict := apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("guardednodes").GroupResource(), "u1", errors.New("it was written since"))
@@ -263,8 +271,8 @@ func TestAConflictKeepsTheChanges(t *testing.T) {
 			if err != nil || len(read.Pending) != 1 {
 				t.Fatalf("pending %v, %v; expected the want to be kept", read.Pending, err)
 			}
-			if why := wanted.Failure("u1"); strings.Contains(why, failure.Error()) == apierrors.IsConflict(failure) {
-				t.Errorf("the queries cannot be written: %q; expected the refusal", why)
+			if !apierrors.IsConflict(failure) {
+				failsWith(t, wanted, failure.Error())
 			}
 			fails = nil
 			if _, err := r.Reconcile(t.Context(), request{UID: "u1"}); err != nil {
@@ -273,9 +281,7 @@ func TestAConflictKeepsTheChanges(t *testing.T) {
 			if read, err = wanted.Cached(t.Context(), c, "pod"); err != nil || len(read.Pending) != 0 || read.Epoch("u1", "s") != 4 {
 				t.Errorf("pending %v, epoch %d, %v; expected the query at epoch 4", read.Pending, read.Epoch("u1", "s"), err)
 			}
-			if why := wanted.Failure("u1"); why != "" {
-				t.Errorf("after the write: %q", why)
-			}
+			failsWith(t, wanted, "")
 		})
 	}
 }
