@@ -119,7 +119,9 @@ func (r *reconciler) delete(ctx context.Context, object *v1alpha1.GuardedNode) e
 	err := r.client.Delete(ctx, object, client.Preconditions{UID: &object.UID, ResourceVersion: &object.ResourceVersion})
 	if err == nil {
 		uid := types.UID(object.Name)
-		delete(r.looked, uid)
+		r.mu.Lock()
+		delete(r.looks, uid)
+		r.mu.Unlock()
 		delete(r.wrote, uid)
 		log.FromContext(ctx).Info("A GuardedNode was deleted: its machines have successors or are gone, and no record names it", "node", object.Spec.NodeName, "nodeUID", uid)
 		return nil

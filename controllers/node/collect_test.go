@@ -60,6 +60,7 @@ func TestAnObjectIsDeletedOnLiveReadsAlone(t *testing.T) {
 		"a query about a sandbox that it claims":           {live: []client.Object{queries("claimed")}, stays: true},
 		"a query about another sandbox":                    {live: []client.Object{queries("other")}},
 		"a kubelet that lives":                             {kubelet: nodelife.Kubelet{LeaseRenewed: &renewed}, stays: true},
+		"a kubelet of which no signs could be read":        {change: func(r *reconciler) { clear(r.looks) }, stays: true},
 		"a machine that reported and is not written":       {change: func(r *reconciler) { r.options.Watches.notes.unwritten = map[types.UID]reports{"u2": {name: "node"}} }, stays: true},
 		"an observation that has only begun":               {change: func(r *reconciler) { r.acquired = at.Add(-time.Minute) }, stays: true},
 		"no observation at all":                            {change: func(r *reconciler) { r.acquired = time.Time{} }, stays: true},
@@ -113,6 +114,7 @@ func observing(cache, truth client.Client, clk clock.PassiveClock, kubelet nodel
 		Watches: &Watches{notes: notes{version: listVersion}}, Namespace: namespace,
 		Kubelet: func(context.Context, string, time.Time) (nodelife.Kubelet, error) { return kubelet, nil }})
 	r.acquired, r.complete = clk.Now().Add(-2*time.Hour), clk.Now()
+	r.looks["u1"], r.looks["u2"] = look{last: clk.Now()}, look{last: clk.Now()}
 	return r
 }
 

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
@@ -38,6 +39,8 @@ type listed struct {
 	at      time.Time
 	version string
 	nodes   []release.Node
+	// isTried: a second watch was to let the notes reach it.
+	isTried bool
 }
 
 func newLifecycle(r *reconciler) *Lifecycle { return &Lifecycle{r: r, turn: make(chan struct{}, 1)} }
@@ -169,13 +172,22 @@ func (l *Lifecycle) confirm(ctx context.Context, over time.Time) (*nodelife.Life
 			return nil, err
 		}
 	}
-	if err := l.r.options.Watches.reach(ctx, l.listed.version); err != nil {
-		return nil, err
-	}
+	l.catchUp(ctx)
 	if err := l.complete(ctx); err != nil {
 		return nil, err
 	}
 	return l.serving(over), nil
+}
+
+// catchUp lets the notes reach the list, once for each list. If it fails, the next bookmark of the informer's watch does.
+func (l *Lifecycle) catchUp(ctx context.Context) {
+	if l.listed.isTried {
+		return
+	}
+	l.listed.isTried = true
+	if err := l.r.options.Watches.catchUp(ctx, l.listed.version); err != nil && ctx.Err() == nil {
+		log.FromContext(ctx).Error(err, "Watching Nodes beside the informer failed; the end of a delay waits for up to a minute")
+	}
 }
 
 // serving is the last state from live reads, if it is recent, later than the delay, and of the present observation.
@@ -225,6 +237,9 @@ func (l *Lifecycle) readRest(ctx context.Context, list *listed, acquired time.Ti
 	for objects, err := range pages.Of[v1alpha1.GuardedNodeList](ctx, l.r.live) {
 		if err != nil {
 			return nil, fmt.Errorf("listing GuardedNodes: %w", err)
+		}
+		for i := range objects.Items {
+			l.r.countWatched(&objects.Items[i])
 		}
 		read.Objects = append(read.Objects, objects.Items...)
 	}

@@ -3,6 +3,8 @@
 package node
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -71,6 +74,11 @@ func TestADelayIsOverWithinSecondsThoughNoNodeChanges(t *testing.T) {
 	})
 }
 
+// Lists each 15 s and bookmarks each 60 s have to meet.
+func TestADelayIsOverWithoutAnEarlyBookmark(t *testing.T) {
+	playWith(t, &world{isLate: true}, func(w *world) { w.isOver(w.gone(), true) })
+}
+
 func TestR3NoDelayIsOverBeforeTheWatchHasReachedTheLiveList(t *testing.T) {
 	playWith(t, &world{isQuiet: true}, func(w *world) {
 		node := w.gone()
@@ -120,6 +128,75 @@ func TestR2AMachineThatReturnsAtTheLastMomentIsSeen(t *testing.T) {
 	isOver(true)
 	clk.SetTime(at.Add(nodelife.Reuse))
 	isOver(false)
+}
+
+func TestASecondWatchTakesTheNotesFurtherOnlyIfNoNodeHasChanged(t *testing.T) {
+	at := func(version string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "u1", ResourceVersion: version}}
+	}
+	for name, tc := range map[string]struct {
+		events []watch.Event
+		fails  error
+		want   string
+	}{
+		"a bookmark":              {events: []watch.Event{{Type: watch.Bookmark, Object: at("9")}}, want: "9"},
+		"one before the list":     {events: []watch.Event{{Type: watch.Bookmark, Object: at("8")}, {Type: watch.Bookmark, Object: at("10")}}, want: "10"},
+		"a Node before it":        {events: []watch.Event{{Type: watch.Added, Object: at("8")}, {Type: watch.Bookmark, Object: at("9")}}, want: "7"},
+		"an error before it":      {events: []watch.Event{{Type: watch.Error, Object: &metav1.Status{}}, {Type: watch.Bookmark, Object: at("9")}}, want: "7"},
+		"nothing":                 {want: "7"},
+		"a watch that is refused": {fails: errors.New("refused"), want: "7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &Watches{notes: notes{version: "7"}}
+			w.nodes.Store(&counted{ListerWatcherWithContext: &toolscache.ListWatch{WatchFuncWithContext: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				if o.ResourceVersion != "7" || *o.TimeoutSeconds != 3 {
+					t.Errorf("watched from %s for %d seconds", o.ResourceVersion, *o.TimeoutSeconds)
+				}
+				stream := watch.NewFakeWithChanSize(len(tc.events), false)
+				for _, e := range tc.events {
+					stream.Action(e.Type, e.Object)
+				}
+				if len(tc.events) == 0 {
+					stream.Stop()
+				}
+				return stream, tc.fails
+			}}})
+			if err := w.catchUp(t.Context(), "9"); !errors.Is(err, tc.fails) {
+				t.Error(err)
+			}
+			if got := w.notes.reached(); got != tc.want || len(w.notes.all()) > 0 {
+				t.Errorf("reached %s with notes %v, want %s without any", got, w.notes.all(), tc.want)
+			}
+		})
+	}
+}
+
+func TestR2TimeInWhichSignsCouldNotBeReadDoesNotCount(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	before := func(d time.Duration) time.Time { return at.Add(-d) }
+	for name, tc := range map[string]struct {
+		acquired time.Time
+		look     look
+		want     time.Time
+	}{
+		"read without a gap":                {before(2 * time.Hour), look{last: before(maxGap)}, before(time.Hour)},
+		"not for long":                      {before(2 * time.Hour), look{last: before(maxGap + time.Second)}, at},
+		"never":                             {before(2 * time.Hour), look{}, at},
+		"not yet by a new leader":           {before(maxGap), look{}, before(time.Hour)},
+		"read again after a gap":            {before(2 * time.Hour), look{since: before(time.Minute), last: at}, before(time.Minute)},
+		"a gap before the machine was gone": {before(3 * time.Hour), look{since: before(2 * time.Hour), last: at}, before(time.Hour)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newReconciler(nil, nil, clocktesting.NewFakePassiveClock(at), Options{})
+			r.acquired, r.looks["u1"] = tc.acquired, tc.look
+			object := &v1alpha1.GuardedNode{ObjectMeta: metav1.ObjectMeta{Name: "u1"}, Spec: v1alpha1.GuardedNodeSpec{Machines: []v1alpha1.GuardedMachine{{},
+				{Gone: &v1alpha1.MachineGone{Since: metav1.NewTime(before(time.Hour))}}}}}
+			r.countWatched(object)
+			if got := object.Spec.Machines[1].Gone.Since.Time; !got.Equal(tc.want) {
+				t.Errorf("gone since %s, want %s", got, tc.want)
+			}
+		})
+	}
 }
 
 func TestR1AMachineThatWasBackForAMomentHasToWaitAgain(t *testing.T) {
@@ -271,11 +348,14 @@ func TestNotes(t *testing.T) {
 			n.wrote("u1", 1)
 			n.event(watch.Event{Type: watch.Deleted, Object: node("u1", "a", "7")}, false)
 		}, "7", "8", []string{"a"}},
-		"what is noted already": {func(n *notes) {
-			for _, e := range [][2]string{{"a", "3"}, {"b", "7"}, {"a", "3"}} { // a watch that comes behind another one
-				n.event(watch.Event{Type: watch.Modified, Object: node("u1", e[0], e[1])}, false)
-			}
-		}, "7", "8", []string{"a", "b"}},
+		"a bookmark of another watch": {func(n *notes) {
+			n.list(page("7", "", node("u1", "a", "3")))
+			n.unchanged("7", node("", "", "9"))
+		}, "9", "10", []string{"a"}},
+		"one of a watch from an earlier version": {func(n *notes) {
+			n.list(page("7", "", node("u1", "a", "3")))
+			n.unchanged("6", node("", "", "9"))
+		}, "7", "8", []string{"a"}},
 		"a bookmark":           {func(n *notes) { n.event(watch.Event{Type: watch.Bookmark, Object: node("", "", "7")}, false) }, "7", "8", nil},
 		"a list by a watch":    {func(n *notes) { n.event(watch.Event{Type: watch.Added, Object: node("u1", "a", "7")}, true) }, "", "1", []string{"a"}},
 		"the end of that list": {func(n *notes) { n.event(watch.Event{Type: watch.Bookmark, Object: end}, true) }, "9", "10", nil},

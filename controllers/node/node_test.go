@@ -250,7 +250,7 @@ func TestNothingCountsAsGoneWhileItsSignsCannotBeRead(t *testing.T) {
 		w.pass(time.Hour)
 		w.is(node, "A gone")
 		w.set(func() { w.kubeletFails = false })
-		w.pass(lookInterval)
+		w.pass(lookInterval + soon)
 		if since := w.object(node).Spec.Machines[0].Gone.Since; time.Since(since.Time) > 2*lookInterval {
 			t.Errorf("gone since %s, want since the first look that did not fail", since)
 		}
@@ -321,7 +321,7 @@ func TestR3AManagerThatCannotReadTheSignsOfAMachineCountsNoTime(t *testing.T) {
 		w.start()
 		w.pass(time.Hour)
 		w.set(func() { w.kubeletFails = false })
-		w.pass(lookInterval)
+		w.pass(lookInterval + soon)
 		if since := w.object(node).Spec.Machines[0].Gone.Since; time.Since(since.Time) > 2*lookInterval {
 			t.Errorf("gone since %s, want since the first look of this manager", since)
 		}

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
@@ -65,9 +66,6 @@ func (n *notes) event(e watch.Event, isList bool) (stillList bool) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !isList && n.isNoted(node.ResourceVersion) {
-		return isList // by the other watch (Watches.reach)
-	}
 	switch e.Type {
 	case watch.Added, watch.Modified, watch.Deleted:
 		n.report(node, e.Type == watch.Deleted)
@@ -114,15 +112,19 @@ func (n *notes) reached() string {
 	return n.version
 }
 
+// unchanged takes a bookmark of another watch, which had no event since a version.
+func (n *notes) unchanged(from string, bookmark runtime.Object) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if node, is := bookmark.(*corev1.Node); is && n.version == from {
+		n.version = node.ResourceVersion
+	}
+}
+
 // haveReached says whether all reports up to a version are noted.
 func (n *notes) haveReached(version string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.isNoted(version)
-}
-
-// isNoted is haveReached for the holder of the mutex.
-func (n *notes) isNoted(version string) bool {
 	order, err := resourceversion.CompareResourceVersion(n.version, version)
 	return err == nil && order >= 0
 }

@@ -85,7 +85,7 @@ func (w write) isMissing(object *v1alpha1.GuardedNode) bool {
 // next is the object as it has to be. If a machine of it is gone, signs of its kubelet are read when that is due. After a failed read the delay begins
 // again.
 func (r *reconciler) next(ctx context.Context, v *view, now time.Time) v1alpha1.GuardedNodeSpec {
-	spec, last := nodelife.Next(&v.Observation, now), r.looked[v.UID]
+	spec, last := nodelife.Next(&v.Observation, now), r.looks[v.UID].last
 	gone := nodelife.Gone(&spec)
 	isDue := gone > nodelife.Gone(&v.Spec) || now.Sub(last).Abs() >= lookInterval
 	if gone == 0 || !isDue || r.options.Settings.HoldGoneNodes {
@@ -204,8 +204,34 @@ func (r *reconciler) save(ctx context.Context, v *view, spec v1alpha1.GuardedNod
 // not count.
 func (r *reconciler) written(v *view) {
 	if !v.looked.IsZero() {
-		r.looked[v.UID] = v.looked
+		r.looked(v)
 	}
 	r.options.Watches.notes.wrote(v.UID, v.taken)
 	v.queried()
+}
+
+// looked records that signs were read.
+func (r *reconciler) looked(v *view) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := look{r.looks[v.UID].since, v.looked}
+	if v.Unwatched {
+		l.since = v.looked
+	}
+	r.looks[v.UID] = l
+}
+
+// countWatched has the delay of an object's machines count from when the signs of their kubelet have been read without a gap; from now if they are not.
+func (r *reconciler) countWatched(object *v1alpha1.GuardedNode) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l, now := r.looks[types.UID(object.Name)], r.clock.Now()
+	if now.Sub(l.last).Abs() > maxGap && now.Sub(r.acquired).Abs() > maxGap {
+		l.since = now
+	}
+	for i := range object.Spec.Machines {
+		if gone := object.Spec.Machines[i].Gone; gone != nil && l.since.After(gone.Since.Time) {
+			gone.Since = metav1.NewTime(l.since)
+		}
+	}
 }

@@ -104,10 +104,15 @@ type reconciler struct {
 	// counts are the metrics of queries.
 	counts queries.Counts
 
-	// wrote is the last write of an object, and looked when signs of its gone machines were last read.
-	wrote  map[types.UID]write
-	looked map[types.UID]time.Time
+	// looks are the reads of the signs of an object's gone machines.
+	looks map[types.UID]look
+
+	// wrote is the last write of an object.
+	wrote map[types.UID]write
 }
+
+// look is when signs were last read, and since when without a gap; zero for as long as the observation.
+type look struct{ since, last time.Time }
 
 // write is a write of an object by this process.
 type write struct {
@@ -135,7 +140,7 @@ func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) (*Lifecycle, 
 }
 
 func newReconciler(cached client.Client, live client.Reader, clk clock.PassiveClock, o Options) *reconciler {
-	r := &reconciler{client: cached, live: live, clock: clk, options: o, deleted: map[types.UID]bool{}, wrote: map[types.UID]write{}, looked: map[types.UID]time.Time{}}
+	r := &reconciler{client: cached, live: live, clock: clk, options: o, deleted: map[types.UID]bool{}, wrote: map[types.UID]write{}, looks: map[types.UID]look{}}
 	r.lifecycle = newLifecycle(r)
 	return r
 }

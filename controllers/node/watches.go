@@ -21,8 +21,8 @@ import (
 // NewInformer makes an informer, as cache.Options has it.
 type NewInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 
-// reachLimit is the time limit of a watch that has to reach a version soon.
-const reachLimit = 3 * time.Second
+// catchUpLimit is the time limit of a watch that has to get a bookmark soon.
+const catchUpLimit = 3 * time.Second
 
 // Watches are the watches of Nodes and of GuardedNodes. It counts how often they began with a list: an object that was created and deleted before that
 // list was not seen. A watch that continues from the version of the last one misses nothing. Reports of Nodes are noted before any handler gets them.
@@ -59,25 +59,29 @@ func (w *Watches) listed() {
 	}
 }
 
-// reach notes the reports of Nodes up to a version, if it can be done soon. Where no Node changes, a watch learns its version once a minute, by a bookmark.
-// One with a time limit gets a bookmark two seconds before it ends, so a second watch begins where the notes are.
-func (w *Watches) reach(ctx context.Context, version string) error {
+// catchUp lets the notes reach a version if no Node has changed up to it. The watch of the informer learns that once a minute, by a bookmark. One with a
+// time limit gets a bookmark two seconds before it ends, so a second watch begins where the notes are. It notes no event: the informer's watch does.
+func (w *Watches) catchUp(ctx context.Context, version string) error {
 	source, from := w.nodes.Load(), w.notes.reached()
 	if source == nil || from == "" || w.notes.haveReached(version) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*reachLimit)
+	ctx, cancel := context.WithTimeout(ctx, 2*catchUpLimit)
 	defer cancel()
 	stream, err := source.ListerWatcherWithContext.WatchWithContext(ctx, metav1.ListOptions{ResourceVersion: from, AllowWatchBookmarks: true,
-		TimeoutSeconds: new(int64(reachLimit / time.Second))})
+		TimeoutSeconds: new(int64(catchUpLimit / time.Second))})
 	if err != nil {
 		return fmt.Errorf("watching Nodes from version %s: %w", from, err)
 	}
 	defer stream.Stop()
 	for e := range stream.ResultChan() {
-		if w.notes.event(e, false); w.notes.haveReached(version) {
+		if e.Type != watch.Bookmark {
 			break
 		}
+		if w.notes.unchanged(from, e.Object); w.notes.haveReached(version) {
+			break
+		}
+		from = w.notes.reached()
 	}
 	return nil
 }
@@ -91,20 +95,20 @@ type counted struct {
 // ListWithContext lists.
 func (c *counted) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	list, err := c.ListerWatcherWithContext.ListWithContext(ctx, o)
+	c.watches.listed() // before the notes have the version: the observation before it has ended
 	if nodes, is := list.(*corev1.NodeList); is && err == nil {
 		c.watches.notes.list(nodes)
 	}
-	c.watches.listed()
 	return list, err
 }
 
 // WatchWithContext watches.
 func (c *counted) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	isList := o.SendInitialEvents != nil && *o.SendInitialEvents
-	if isList {
-		defer c.watches.listed()
-	}
 	w, err := c.ListerWatcherWithContext.WatchWithContext(ctx, o)
+	if isList {
+		c.watches.listed()
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -56,8 +56,9 @@ type world struct {
 	lifecycle *Lifecycle
 	// lease is when the kubelet of a deleted Node renewed its Lease; kubeletFails makes every read of signs fail.
 	mu sync.Mutex
-	// isQuiet: the API server sends no bookmarks.
-	isQuiet      bool
+	// isQuiet: the API server sends no bookmarks. isLate: it sends them each minute alone.
+	isQuiet, isLate bool
+
 	lease        map[string]time.Time
 	kubeletFails bool
 	hold         bool
@@ -170,7 +171,7 @@ func (w *world) bookmark(ctx context.Context) {
 		isQuiet := w.isQuiet
 		w.mu.Unlock()
 		for _, stream := range w.server.Streams() {
-			if isDue := second%60 == 0 || stream.Limit() == reachLimit; isDue && !isQuiet && stream.Name() == "manager watch nodes" {
+			if isDue := second%60 == 0 || (stream.Limit() == catchUpLimit && !w.isLate); isDue && !isQuiet && strings.HasPrefix(stream.Name(), "manager watch nodes") {
 				stream.Bookmark()
 			}
 		}

@@ -244,8 +244,11 @@ func (r *Reconciler) carryOut(ctx context.Context, v *view, d orphan.Decision) (
 		return reconcile.Result{}, r.address(ctx, v, d)
 	case orphan.Attribute:
 		return reconcile.Result{}, r.attribute(ctx, v, d)
-	case orphan.Confirm: // no event shows that the query cannot be written
-		return reconcile.Result{RequeueAfter: nodelife.LookInterval}, r.confirm(ctx, v, d)
+	case orphan.Confirm:
+		if err := r.confirm(ctx, v, d); err != nil {
+			return reconcile.Result{}, err
+		}
+		return reconcile.Result{RequeueAfter: nodelife.LookInterval}, nil // no event shows that the query cannot be written
 	case orphan.Reread:
 		r.reclaimer.ready(v.id)
 		return reconcile.Result{}, nil

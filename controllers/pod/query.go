@@ -79,7 +79,7 @@ func (r *Reconciler) confirm(ctx context.Context, v *view, d release.Decision) (
 	})
 	metrics.Decisions.WithLabelValues(string(d.Action), string(d.Reason)).Inc()
 	then := *d.Then
-	if why := r.options.Queries.Failure(node.NodeUID); why != "" && then.Action == release.Wait {
+	if why := r.options.Queries.Failure(node.NodeUID); why != "" && then.Reason == v1alpha1.ReasonAwaitingNodeResponse {
 		then.Reason, then.Message = v1alpha1.ReasonObservationFailed, why
 	}
 	return r.hold(ctx, v, then)

@@ -156,10 +156,25 @@ var nodeMutants = []mutant{
 		new:  `_ = counts`, by: inNode,
 	},
 	{
-		rule: "nodes: an event that the second watch has noted is not noted again (0312)",
+		rule: "nodes: time in which signs of the kubelet could not be read does not count (0170 R2)",
+		file: "controllers/node/lifecycle.go",
+		old:  `l.r.countWatched(&objects.Items[i])`,
+		new:  `_ = i`, by: inNode,
+	},
+	{
+		rule: "nodes: a bookmark of the second watch counts from where the notes are (0312)",
 		file: "controllers/node/notes.go",
-		old:  `if !isList && n.isNoted(node.ResourceVersion) {`,
-		new:  `if false {`, by: inNode,
+		old:  `is && n.version == from {`,
+		new:  `is {`, by: inNode,
+	},
+	{
+		rule: "nodes: an event that only the second watch has shows that the notes are behind (0312)",
+		file: "controllers/node/watches.go",
+		old: `		if e.Type != watch.Bookmark {
+			break
+		}
+		if w.notes`,
+		new: `		if w.notes`, by: inNode,
 	},
 	{
 		rule: "nodes: a manager that another one has replaced ends no delay (0170 R3)",

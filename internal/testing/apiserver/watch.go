@@ -166,7 +166,10 @@ func (s *Server) Streams() []*Stream {
 
 // Name is the client and what it watches: the same in every run.
 func (w *Stream) Name() string {
-	parts := []string{w.q.client, "watch", w.q.kind.Plural, w.q.namespace, w.q.query.Get("labelSelector"), w.q.query.Get("fieldSelector")}
+	parts := []string{w.q.client, "watch", w.q.kind.Plural, w.q.namespace, w.q.query.Get("labelSelector"), w.q.query.Get("fieldSelector"), ""}
+	if w.IsShort() {
+		parts[len(parts)-1] = "for " + w.Limit().String()
+	}
 	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), " ")
 }
 
@@ -178,6 +181,9 @@ func (w *Stream) Limit() time.Duration {
 	}
 	return time.Duration(seconds) * time.Second
 }
+
+// IsShort says whether the limit is so short that the client waits for the bookmark before it. The limits of informers are minutes.
+func (w *Stream) IsShort() bool { return w.Limit() > 0 && w.Limit() < time.Minute }
 
 // Pending is how many events are held.
 func (w *Stream) Pending() int {

@@ -129,13 +129,13 @@ func (w *World) bookmark() {
 	}
 }
 
-// bookmarkShort sends a bookmark to watches with a time limit soon after one began, as the API server does if the limit is a few seconds.
+// bookmarkShort sends a bookmark to watches with a short limit soon after one began, as the API server does two seconds before the limit.
 func (w *World) bookmarkShort() {
 	if !rested(w.ctx, time.Second) || !w.turn(w.ctx, "bookmarks of short watches") {
 		return
 	}
 	for _, s := range w.server.Streams() {
-		if s.Limit() > 0 && !w.isHeld(s.Name()+" event") {
+		if s.IsShort() && !w.isHeld(s.Name()+" event") {
 			s.Bookmark()
 		}
 	}
