@@ -21,6 +21,9 @@ import (
 // waitCommand is the subcommand that agents run as an init container (cmd/manager).
 const waitCommand = "wait-node-resource"
 
+// waitRole is the ClusterRole with which it reads, and its binding.
+const waitRole = "holdfast-wait-node-resource"
+
 // A WaitersError names DaemonSets with pods that could not start any more.
 type WaitersError struct {
 	// DaemonSets are "namespace/name".
@@ -47,7 +50,9 @@ func (u *uninstallation) check(ctx context.Context) error {
 			return fmt.Errorf("listing every DaemonSet: %w", err)
 		}
 		for i := range list.Items {
-			if d := &list.Items[i]; slices.ContainsFunc(d.Spec.Template.Spec.InitContainers, waitsForPolicy) {
+			d := &list.Items[i]
+			u.isWaitedFor = u.isWaitedFor || slices.ContainsFunc(d.Spec.Template.Spec.InitContainers, waits)
+			if slices.ContainsFunc(d.Spec.Template.Spec.InitContainers, waitsForPolicy) {
 				waiting = append(waiting, d.Namespace+"/"+d.Name)
 			}
 		}
@@ -65,10 +70,12 @@ func (u *uninstallation) check(ctx context.Context) error {
 
 // waitsForPolicy reports whether an init container waits with --policy; with --resource it needs no NodeResourcePolicy.
 func waitsForPolicy(c corev1.Container) bool {
-	arguments := append(slices.Clone(c.Command), c.Args...)
-	return slices.Contains(arguments, waitCommand) &&
-		slices.ContainsFunc(arguments, func(a string) bool { return a == "--policy" || strings.HasPrefix(a, "--policy=") })
+	return waits(c) && slices.ContainsFunc(arguments(c), func(a string) bool { return a == "--policy" || strings.HasPrefix(a, "--policy=") })
 }
+
+func waits(c corev1.Container) bool { return slices.Contains(arguments(c), waitCommand) }
+
+func arguments(c corev1.Container) []string { return append(slices.Clone(c.Command), c.Args...) }
 
 func (u *uninstallation) checkHeldFile() error {
 	if u.HeldFile == "" {

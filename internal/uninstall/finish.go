@@ -24,6 +24,7 @@ func (u *uninstallation) removeRest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	found = u.withoutWaitRole(found)
 	if len(found) == 0 {
 		u.print("there is nothing")
 	}
@@ -31,6 +32,17 @@ func (u *uninstallation) removeRest(ctx context.Context) error {
 		u.print("CustomResourceDefinitions are kept, and with them IPAllocations and NodeResourcePolicies")
 	}
 	return u.remove(ctx, found)
+}
+
+// withoutWaitRole leaves out the rights with which pods of other components start.
+func (u *uninstallation) withoutWaitRole(found []metav1.PartialObjectMetadata) []metav1.PartialObjectMetadata {
+	return slices.DeleteFunc(found, func(o metav1.PartialObjectMetadata) bool {
+		isSpared := u.isWaitedFor && o.Name == waitRole
+		if isSpared {
+			u.print("%s %s is kept: an init container of a DaemonSet runs %s", o.Kind, o.Name, waitCommand)
+		}
+		return isSpared
+	})
 }
 
 // restKinds are in the order of removal. The API server deletes the objects of a definition with it.

@@ -26,6 +26,8 @@ type uninstallation struct {
 	held []Held
 	// sparedNamespaces stay because they contain objects of others.
 	sparedNamespaces []string
+	// isWaitedFor: pods of a DaemonSet start only once they have read with waitRole.
+	isWaitedFor bool
 	// progressed is the time of the last line of progress.
 	progressed time.Time
 }

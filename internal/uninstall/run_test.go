@@ -5,9 +5,13 @@ package uninstall
 import (
 	"context"
 	"errors"
+	"io"
+	"slices"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/flowcontrol"
 )
 
@@ -56,5 +60,28 @@ func TestHowARunEnds(t *testing.T) {
 				t.Errorf("the failure is lost: %v", err)
 			}
 		})
+	}
+}
+
+func TestTheRightsWithWhichOtherPodsStartAreKept(t *testing.T) {
+	for name, tc := range map[string]struct {
+		container        corev1.Container
+		policy, anything bool
+	}{
+		"for a policy":          {corev1.Container{Command: []string{"/manager", "wait-node-resource", "--policy=nodes"}}, true, true},
+		"for objects":           {corev1.Container{Args: []string{"wait-node-resource", "--resource", "ciliumnodes.cilium.io"}}, false, true},
+		"for nothing of a node": {corev1.Container{Args: []string{"version", "--policy"}}, false, false},
+	} {
+		if policy, anything := waitsForPolicy(tc.container), waits(tc.container); policy != tc.policy || anything != tc.anything {
+			t.Errorf("%s: waits for a policy %t, at all %t", name, policy, anything)
+		}
+		u := &uninstallation{Options: Options{Out: io.Discard}, isWaitedFor: waits(tc.container)}
+		var left []string
+		for _, o := range u.withoutWaitRole([]metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: managerName}}, {ObjectMeta: metav1.ObjectMeta{Name: waitRole}}}) {
+			left = append(left, o.Name)
+		}
+		if isKept := !slices.Contains(left, waitRole); isKept != tc.anything || !slices.Contains(left, managerName) {
+			t.Errorf("%s: removes %v", name, left)
+		}
 	}
 }

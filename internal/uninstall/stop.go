@@ -49,7 +49,7 @@ func (u *uninstallation) stop(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return u.remove(ctx, rights)
+	return u.remove(ctx, u.withoutWaitRole(rights))
 }
 
 // scaleDown scales the manager to 0 and returns the selector of its pods.
