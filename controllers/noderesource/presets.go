@@ -4,6 +4,7 @@ package noderesource
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +26,7 @@ func (k *webhookReconciler) applyPresets(ctx context.Context) error {
 	if k.options.Disabled {
 		return nil
 	}
+	var failures []error
 	for _, preset := range k.options.Presets {
 		name := preset.GetName()
 		err := k.client.Get(ctx, client.ObjectKey{Name: name}, &v1alpha1.NodeResourcePolicy{})
@@ -32,14 +34,16 @@ func (k *webhookReconciler) applyPresets(ctx context.Context) error {
 			continue
 		}
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("reading NodeResourcePolicy %s: %w", name, err)
+			failures = append(failures, fmt.Errorf("reading NodeResourcePolicy %s: %w", name, err))
+			continue
 		}
 		if err := k.applyPreset(ctx, preset); err != nil {
-			return err
+			failures = append(failures, err)
+			continue
 		}
 		k.presetsApplied.Insert(name)
 	}
-	return nil
+	return errors.Join(failures...)
 }
 
 func (k *webhookReconciler) applyPreset(ctx context.Context, preset *unstructured.Unstructured) error {

@@ -151,9 +151,7 @@ func (k *webhookReconciler) Reconcile(ctx context.Context, _ reconcile.Request) 
 	if now.Sub(k.restored) >= webhookContestQuiet {
 		clear(k.contested)
 	}
-	if err := k.applyPresets(ctx); err != nil {
-		return reconcile.Result{}, err
-	}
+	presets := k.applyPresets(ctx) // a refused preset disables no policy
 	discovered := webhookServedMemo{}
 	pass, err := k.look(ctx, k.client, discovered, now)
 	if err != nil {
@@ -170,7 +168,7 @@ func (k *webhookReconciler) Reconcile(ctx context.Context, _ reconcile.Request) 
 	k.lastWanted = pass.wanted()
 	k.forgetRejections(pass)
 	pass.report()
-	if err := errors.Join(pass.unknown()...); err != nil {
+	if err := errors.Join(append(pass.unknown(), presets)...); err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: k.lookAgain(pass)}, nil

@@ -4,6 +4,7 @@ package noderesource
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -70,6 +72,30 @@ func TestAStatusIsWrittenToThePolicyThatWasJudged(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"apply", "status of alpha, UID alpha-uid"}, *written); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+}
+
+func TestAPresetThatIsRefusedDisablesNothingElse(t *testing.T) {
+	alpha := webhookTestPolicy(t, "alpha", v1alpha1.PolicyFail)
+	k, written := webhookWithCache(t, []client.Object{alpha.object}, []client.Object{alpha.object})
+	k.client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			if object, is := o.(metav1.Object); is && object.GetName() == "refused" {
+				return errors.New("a policy engine refuses it")
+			}
+			return c.Apply(ctx, o, opts...)
+		}})
+	for _, name := range []string{"refused", "preset"} {
+		preset := &unstructured.Unstructured{}
+		preset.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("NodeResourcePolicy"))
+		preset.SetName(name)
+		k.options.Presets = append(k.options.Presets, preset)
+	}
+	if _, err := k.Reconcile(t.Context(), webhookRequest); err == nil || !strings.Contains(err.Error(), "a policy engine refuses it") {
+		t.Errorf("%v, expected the refusal", err)
+	}
+	if diff := cmp.Diff([]string{"apply", "apply", "status of alpha, UID alpha-uid"}, *written); diff != "" {
+		t.Errorf("writes, of the other preset, the webhooks and the policy (-want +got):\n%s", diff)
 	}
 }
 
