@@ -85,24 +85,30 @@ func TestASharedFieldManagerNeedsAgents(t *testing.T) {
 	}
 }
 
-// TestThePolicyExemptsTheExcludedNamespaces: the API server protects by it without the manager, which alone reads the configuration.
-func TestThePolicyExemptsTheExcludedNamespaces(t *testing.T) {
+// TestTheExcludedNamespacesAreExempt: policy and webhook protect, or refuse, without the manager, which alone reads the configuration.
+func TestTheExcludedNamespacesAreExempt(t *testing.T) {
 	given := with(inManager(values{"protection": values{"excludedNamespaces": []any{"batch", "kube-system"}}}), "protection.admissionPolicy", true)
+	want := map[string]any{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": []any{"kube-system", own, "holdfast-agent", "batch"}}
+	found := 0
 	for _, object := range mustTemplate(t, given) {
-		if object.GetKind() != "MutatingAdmissionPolicy" {
+		selecting := object.Object["spec"]
+		if object.GetName() == "holdfast-protect" && object.GetKind() == "MutatingWebhookConfiguration" {
+			selecting = map[string]any{"matchConstraints": object.Object["webhooks"].([]any)[0]}
+		} else if object.GetKind() != "MutatingAdmissionPolicy" {
 			continue
 		}
-		expressions, _, err := unstructured.NestedSlice(object.Object, "spec", "matchConstraints", "namespaceSelector", "matchExpressions")
+		expressions, _, err := unstructured.NestedSlice(selecting.(map[string]any), "matchConstraints", "namespaceSelector", "matchExpressions")
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := map[string]any{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": []any{"kube-system", own, "holdfast-agent", "batch"}}
 		if diff := cmp.Diff(want, expressions[0]); diff != "" {
-			t.Errorf("the namespaces that the policy exempts (-want +got)\n%s", diff)
+			t.Errorf("the namespaces that the %s exempts (-want +got)\n%s", object.GetKind(), diff)
 		}
-		return
+		found++
 	}
-	t.Error("there is no policy")
+	if found != 2 {
+		t.Errorf("found %d, expected the policy and the webhook", found)
+	}
 }
 
 // TestForeignRemovalsAreRefusedWhereTheAccountsAreKnown: where the platform's accounts are others, the default would refuse each CNI DEL.

@@ -34,7 +34,7 @@ What is changed there has another ConfigMap, and the pods are replaced.
 Four things follow from other values:
 
 - with ` + "`manager.configuration.protection.guardClusterNetwork`" + ` the webhook and the policy protect every pod;
-- the policy exempts the namespaces of ` + "`manager.configuration.protection.excludedNamespaces`" + `;
+- the webhook and the policy exempt the namespaces of ` + "`manager.configuration.protection.excludedNamespaces`" + `;
 - the agents mount the folder of ` + "`agent.configuration.runtime.endpoint`" + ` and, where it is elsewhere, ` + "`agent.configuration.runtime.stateDirectory`" + `;
 - ports are those of ` + "`configuration.server`" + `.
 `

@@ -47,13 +47,13 @@ var _ = suite.Describe("A Lease of Holdfast", func() {
 		}, SpecTimeout(soon))
 	}
 
-	It("is written by the manager, and in other namespaces by everybody", func(ctx context.Context) {
+	It("is written by the manager, and others by everybody", func(ctx context.Context) {
 		lease := newLease(managerNamespace, "holdfast-manager")
 		Expect(manager.Create(ctx, lease)).To(Succeed())
 		lease.Spec.HolderIdentity = new("replica")
 		Expect(manager.Update(ctx, lease)).To(Succeed())
 		Expect(collector.Delete(ctx, lease)).To(Succeed())
-		for _, namespace := range []string{metav1.NamespaceSystem, corev1.NamespaceNodeLease} {
+		for _, namespace := range []string{managerNamespace, metav1.NamespaceSystem, corev1.NamespaceNodeLease} {
 			other := newLease(namespace, "whereabouts")
 			Expect(whereabouts.Create(ctx, other)).To(Succeed())
 			Expect(whereabouts.Delete(ctx, other)).To(Succeed())
