@@ -72,6 +72,8 @@ func (o *runOptions) serve(ctx context.Context, restConfig *rest.Config, c *conf
 	}
 	runtime := cri.New(runtimeOptions(&c.Runtime))
 	defer runtime.Close(context.WithoutCancel(ctx))
+	audited := cri.New(runtimeOptions(&c.Runtime)) // a connection of its own: one that is closed after a time-out ends no list of the agent
+	defer audited.Close(context.WithoutCancel(ctx))
 	node, err := agent.New(agent.Options{
 		NodeName:     o.nodeName,
 		Client:       direct,
@@ -86,7 +88,7 @@ func (o *runOptions) serve(ctx context.Context, restConfig *rest.Config, c *conf
 		return err
 	}
 	if err := errors.Join(mgr.AddHealthzCheck("rounds", node.Healthz), mgr.AddReadyzCheck("answers", node.Readyz), mgr.Add(node),
-		addStores(mgr, c, o.nodeName, node, runtime, direct, logger)); err != nil {
+		addStores(mgr, c, o.nodeName, node, audited, direct, logger)); err != nil {
 		return fmt.Errorf("adding the agent's probes: %w", err)
 	}
 	return mgr.Start(ctx)
