@@ -199,6 +199,20 @@ func TestR2TimeInWhichSignsCouldNotBeReadDoesNotCount(t *testing.T) {
 	}
 }
 
+func TestAQueryThatCannotBeWrittenKeepsNoDelayFromItsEnd(t *testing.T) {
+	play(t, func(w *world) {
+		node := w.register("node", "A")
+		before, record := node.DeepCopy(), w.record("pod", node)
+		w.pass(soon)
+		w.takeOver(node, "B")
+		w.pass(soon)
+		w.set(func() { w.refuses = "guardednodes" })
+		w.query(node.UID, record.Name, "s")
+		w.pass(delay + soon)
+		w.isOver(before, true)
+	})
+}
+
 func TestR1AMachineThatWasBackForAMomentHasToWaitAgain(t *testing.T) {
 	play(t, func(w *world) {
 		node := w.gone()

@@ -112,13 +112,16 @@ func (n *notes) reached() string {
 	return n.version
 }
 
-// unchanged takes a bookmark of another watch, which had no event since a version.
-func (n *notes) unchanged(from string, bookmark runtime.Object) {
+// unchanged takes a bookmark of another watch, which had no event since a version; false if the notes are not at that version any more.
+func (n *notes) unchanged(from string, bookmark runtime.Object) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if node, is := bookmark.(*corev1.Node); is && n.version == from {
-		n.version = node.ResourceVersion
+	node, is := bookmark.(*corev1.Node)
+	if !is || n.version != from {
+		return false
 	}
+	n.version = node.ResourceVersion
+	return true
 }
 
 // haveReached says whether all reports up to a version are noted.

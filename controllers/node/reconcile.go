@@ -56,6 +56,9 @@ func (r *reconciler) Reconcile(ctx context.Context, q request) (reconcile.Result
 	now, last := r.clock.Now(), r.wrote[q.UID]
 	spec := r.next(ctx, v, now)
 	spec.Queries = r.nextQueries(ctx, v, now)
+	if !last.isMissing(v.object) && equality.Semantic.DeepEqual(spec.Machines, v.Spec.Machines) {
+		r.looked(v) // a write of queries that fails is no gap
+	}
 	switch {
 	case len(spec.Machines) == 0:
 		return reconcile.Result{}, nil // no Node of the UID was ever seen, and no record has a machine of it
@@ -203,19 +206,20 @@ func (r *reconciler) save(ctx context.Context, v *view, spec v1alpha1.GuardedNod
 // written is called once the object has the state of the view. Until then the noted reports and requested queries are kept, and a read of signs does
 // not count.
 func (r *reconciler) written(v *view) {
-	if !v.looked.IsZero() {
-		r.looked(v)
-	}
+	r.looked(v)
 	r.options.Watches.notes.wrote(v.UID, v.taken)
 	v.queried()
 }
 
-// looked records that signs were read.
+// looked records that signs were read, if they were.
 func (r *reconciler) looked(v *view) {
+	if v.looked.IsZero() {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := look{r.looks[v.UID].since, v.looked}
-	if v.Unwatched {
+	if v.Unwatched && v.Kubelet.IsKnown() { // without a kubelet of the name nothing could be missed
 		l.since = v.looked
 	}
 	r.looks[v.UID] = l

@@ -75,13 +75,10 @@ func (w *Watches) catchUp(ctx context.Context, version string) error {
 	}
 	defer stream.Stop()
 	for e := range stream.ResultChan() {
-		if e.Type != watch.Bookmark {
+		if e.Type != watch.Bookmark || !w.notes.unchanged(from, e.Object) || w.notes.haveReached(version) {
 			break
 		}
-		if w.notes.unchanged(from, e.Object); w.notes.haveReached(version) {
-			break
-		}
-		from = w.notes.reached()
+		from = e.Object.(*corev1.Node).ResourceVersion
 	}
 	return nil
 }

@@ -162,19 +162,22 @@ var nodeMutants = []mutant{
 		new:  `_ = i`, by: inNode,
 	},
 	{
+		rule: "nodes: a write of queries that fails is no gap in the reads of signs (0170 R2)",
+		file: "controllers/node/reconcile.go",
+		old:  `		r.looked(v) // a write of queries that fails is no gap`,
+		new:  ``, by: inNode,
+	},
+	{
 		rule: "nodes: a bookmark of the second watch counts from where the notes are (0312)",
 		file: "controllers/node/notes.go",
-		old:  `is && n.version == from {`,
-		new:  `is {`, by: inNode,
+		old:  `!is || n.version != from {`,
+		new:  `!is {`, by: inNode,
 	},
 	{
 		rule: "nodes: an event that only the second watch has shows that the notes are behind (0312)",
 		file: "controllers/node/watches.go",
-		old: `		if e.Type != watch.Bookmark {
-			break
-		}
-		if w.notes`,
-		new: `		if w.notes`, by: inNode,
+		old:  `e.Type != watch.Bookmark || !w.notes`,
+		new:  `!w.notes`, by: inNode,
 	},
 	{
 		rule: "nodes: a manager that another one has replaced ends no delay (0170 R3)",
