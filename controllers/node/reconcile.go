@@ -203,8 +203,8 @@ func (r *reconciler) save(ctx context.Context, v *view, spec v1alpha1.GuardedNod
 	return reconcile.Result{}, nil // its event queues it again
 }
 
-// written is called once the object has the state of the view. Until then the noted reports and requested queries are kept, and a read of signs does
-// not count.
+// written is called once the object has the state of the view. Until then the noted reports and requested queries are kept, and a read of signs that
+// changes a machine does not count.
 func (r *reconciler) written(v *view) {
 	r.looked(v)
 	r.options.Watches.notes.wrote(v.UID, v.taken)
