@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -31,7 +32,8 @@ type Lifecycle struct {
 	// turn is held by the caller that reads live.
 	turn   chan struct{}
 	listed *listed
-	read   *nodelife.Lifecycle
+	// read is the last state from live reads. Only the caller that has the turn writes it.
+	read atomic.Pointer[nodelife.Lifecycle]
 }
 
 // listed is the last live list of Nodes.
@@ -157,6 +159,9 @@ func (l *Lifecycle) cached(ctx context.Context, machines []v1alpha1.NodeIdentity
 
 // confirm is the state from live reads after the delay was over; nil until there is one.
 func (l *Lifecycle) confirm(ctx context.Context, over time.Time) (*nodelife.Lifecycle, error) {
+	if read := l.serving(over); read != nil { // without the turn, which a second watch may have for seconds
+		return read, nil
+	}
 	if err := l.take(ctx); err != nil {
 		return nil, err
 	}
@@ -192,10 +197,11 @@ func (l *Lifecycle) catchUp(ctx context.Context) {
 
 // serving is the last state from live reads, if it is recent, later than the delay, and of the present observation.
 func (l *Lifecycle) serving(over time.Time) *nodelife.Lifecycle {
-	if l.read == nil || l.read.Read.Before(over) || l.age(l.read.Read) >= nodelife.Reuse || !l.read.Acquired.Equal(l.r.observing()) {
+	read := l.read.Load()
+	if read == nil || read.Read.Before(over) || l.age(read.Read) >= nodelife.Reuse || !read.Acquired.Equal(l.r.observing()) {
 		return nil
 	}
-	return l.read
+	return read
 }
 
 func (l *Lifecycle) age(t time.Time) time.Duration { return l.r.clock.Now().Sub(t).Abs() }
@@ -219,14 +225,14 @@ func (l *Lifecycle) list(ctx context.Context) error {
 // complete reads the rest once all reports before the list are noted, so that each report is in a note or in an object. A manager that was replaced as
 // leader gives nothing: the Lease has another acquireTime.
 func (l *Lifecycle) complete(ctx context.Context) error {
-	list, acquired := l.listed, l.r.observing()
-	isRead := list == nil || (l.read != nil && l.read.Read.Equal(list.at) && l.read.Acquired.Equal(acquired))
+	list, last, acquired := l.listed, l.read.Load(), l.r.observing()
+	isRead := list == nil || (last != nil && last.Read.Equal(list.at) && last.Acquired.Equal(acquired))
 	if isRead || l.age(list.at) >= nodelife.Reuse || acquired.IsZero() || !l.r.options.Watches.notes.haveReached(list.version) {
 		return nil
 	}
 	read, err := l.readRest(ctx, list, acquired)
 	if read != nil && err == nil {
-		l.read = read
+		l.read.Store(read)
 	}
 	return err
 }

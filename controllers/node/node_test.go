@@ -259,6 +259,25 @@ func TestNothingCountsAsGoneWhileItsSignsCannotBeRead(t *testing.T) {
 	})
 }
 
+// What could not be read once is tried again before the gap is too long.
+func TestOneFailedReadOfSignsBeginsNoDelayAgain(t *testing.T) {
+	play(t, func(w *world) {
+		node := w.register("node", "A")
+		w.record("pod", node)
+		w.pass(soon)
+		w.delete(node)
+		w.pass(lookInterval / 2)
+		since := w.object(node).Spec.Machines[0].Gone.Since
+		w.set(func() { w.kubeletFails = true })
+		w.pass(lookInterval)
+		w.set(func() { w.kubeletFails = false })
+		w.pass(5 * lookInterval)
+		if again := w.object(node).Spec.Machines[0].Gone.Since; !again.Equal(&since) {
+			t.Errorf("gone since %s, and since %s after a read that failed", since, again)
+		}
+	})
+}
+
 func TestWithNodeGoneActionHoldAnObjectIsKept(t *testing.T) {
 	playWith(t, &world{hold: true}, func(w *world) {
 		node := w.register("node", "A")

@@ -4,6 +4,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -27,7 +28,7 @@ func (r *reconciler) nextQueries(ctx context.Context, v *view, now time.Time) []
 	next, done := r.options.Queries.Next(v.UID, v.Spec.Queries, generation, now, func(q *v1alpha1.SandboxQuery) bool {
 		needed, err := r.isNeededQuery(ctx, q)
 		if err != nil {
-			v.queryErr = err
+			v.unread = errors.Join(v.unread, err)
 		}
 		return needed || err != nil
 	})

@@ -37,9 +37,10 @@ type view struct {
 	isNamed bool
 	// looked is when signs of the kubelet were read; zero if they were not.
 	looked time.Time
-	// queried is called once the object has the queries. queryErr is a failed read of whether a query is needed; the query is kept then.
-	queried  func()
-	queryErr error
+	// queried is called once the object has the queries.
+	queried func()
+	// unread is what could not be read: signs of the kubelet, or whether a query is needed, which is kept then.
+	unread error
 }
 
 // Reconcile updates the object of one Node UID, or makes a round.
@@ -66,8 +67,8 @@ func (r *reconciler) Reconcile(ctx context.Context, q request) (reconcile.Result
 		return reconcile.Result{RequeueAfter: gather}, nil
 	case equality.Semantic.DeepEqual(spec, v.Spec):
 		r.written(v)
-		if v.queryErr != nil {
-			return reconcile.Result{}, v.queryErr
+		if v.unread != nil { // tried again soon: without signs for maxGap, the delay would begin again
+			return reconcile.Result{}, v.unread
 		}
 		return r.collect(ctx, v)
 	case now.Sub(last.at).Abs() < writeInterval:
@@ -96,7 +97,7 @@ func (r *reconciler) next(ctx context.Context, v *view, now time.Time) v1alpha1.
 	}
 	kubelet, err := r.kubelet(ctx, v)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Reading signs of the kubelet of a deleted Node failed; trying again", "node", spec.NodeName, "nodeUID", v.UID)
+		v.unread = fmt.Errorf("reading signs of the kubelet of the deleted Node %s: %w", spec.NodeName, err)
 		return spec
 	}
 	if r.acquired.After(last) {

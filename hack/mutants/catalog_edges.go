@@ -76,6 +76,12 @@ var edgeMutants = []mutant{
 		new:  `case a.since.IsZero():`, by: inHandshake,
 	},
 	{
+		rule: "handshake: a container that runs is one of its pod, also where its sandbox was never listed",
+		file: "internal/handshake/memory.go",
+		old:  `cmp.Or(l.Tasks.Pods[id], l.Strays[id].Pod)`,
+		new:  `cmp.Or(l.Tasks.Pods[id], "")`, by: inHandshake,
+	},
+	{
 		rule: "handshake: a failed list ends the sequence of lists",
 		file: "internal/handshake/memory.go",
 		old: `		for _, a := range m.absent {
@@ -237,6 +243,24 @@ func removePending`, by: inWhereabouts,
 		file: "webhooks/authentic.go",
 		old:  `if name == "" && req.Operation == admissionv1.Delete {`,
 		new:  `if false {`, by: []string{"./webhooks"},
+	},
+	{
+		rule: "node resources: a creation is judged, also if the token names the Node",
+		file: "internal/nodepolicy/conditions.go",
+		old:  `"[object, oldObject]", bringsNone`,
+		new:  `objects, bringsNone`, by: inNodes,
+	},
+	{
+		rule: "node resources: an update that brings the UID is judged, also if the token names the Node",
+		file: "internal/nodepolicy/conditions.go",
+		old: `if source.Presence == v1alpha1.UIDRequired {
+		return ""
+	}
+	carries`,
+		new: `if source.Presence != "" {
+		return ""
+	}
+	carries`, by: inNodes,
 	},
 	{
 		rule: "node resources: another Node UID is refused",

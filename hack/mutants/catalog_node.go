@@ -140,8 +140,16 @@ var nodeMutants = []mutant{
 	{
 		rule: "nodes: a live list of Nodes is used for half a minute (0170 R2)",
 		file: "controllers/node/lifecycle.go",
-		old:  `l.age(l.read.Read) >= nodelife.Reuse || `,
+		old:  `l.age(read.Read) >= nodelife.Reuse || `,
 		new:  ``, by: inNode,
+	},
+	{
+		rule: "nodes: a read of signs that failed is tried again before the delay has to begin again",
+		file: "controllers/node/reconcile.go",
+		old: `return reconcile.Result{}, v.unread
+`,
+		new: `return r.collect(ctx, v)
+`, by: inNode,
 	},
 	{
 		rule: "nodes: a delay ends only once the watch has reached the live list of Nodes (0170 R3)",

@@ -58,6 +58,14 @@ type Tasks struct {
 	Problem string
 }
 
+// Stray is a sandbox that is known by its containers alone.
+type Stray struct {
+	// NotExited is the number of its containers in any state but exited.
+	NotExited int
+	// Pod is the pod UID in the kubelet's label of a container; empty without one.
+	Pod types.UID
+}
+
 // Listing is every sandbox of the runtime, from one list. It is complete: an incomplete list is a Failure.
 type Listing struct {
 	// Began and Ended are when it was read, by the agent's clock.
@@ -65,8 +73,8 @@ type Listing struct {
 	// ReportsNamespaces says that the runtime reports whether the network namespace of a stopped sandbox is closed (containerd's verbose
 	// status). For any other runtime only an absent sandbox is gone.
 	ReportsNamespaces bool
-	// Strays is the number of containers that have not exited, by the ID of their sandbox, where that is not listed.
-	Strays map[string]int
+	// Strays are the sandboxes that are not listed, by ID, of which a container is listed that has not exited.
+	Strays map[string]Stray
 	// Tasks were read after the sandboxes.
 	Tasks Tasks
 	// Runtime is the runtime's name and version, for messages.

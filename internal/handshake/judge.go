@@ -94,9 +94,9 @@ func judgeAbsent(q Query, l *Listing, r Recollection, s Settings) Outcome {
 	case l.Tasks.IDs[q.SandboxID]:
 		return decided(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, pod,
 			l.Runtime+" does not list the sandbox, but has a task of it: it failed to load the sandbox when it was restarted, or is creating it")
-	case l.Strays[q.SandboxID] > 0:
+	case l.Strays[q.SandboxID].NotExited > 0:
 		return decided(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonContainerNotExited, pod,
-			fmt.Sprintf("the runtime does not list the sandbox, but %d of its containers, which have not exited", l.Strays[q.SandboxID]))
+			fmt.Sprintf("the runtime does not list the sandbox, but %d of its containers, which have not exited", l.Strays[q.SandboxID].NotExited))
 	case r.Listed:
 		return decided(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, pod, "the runtime no longer lists the sandbox")
 	case q.Affirmed != "":
@@ -126,7 +126,7 @@ func judgeAny(q Query, l *Listing, r Recollection, s Settings) Outcome {
 	}
 	if r.Unloaded != "" {
 		w := decided(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, seen,
-			l.Runtime+" does not list sandbox "+r.Unloaded+", but has a task of it")
+			l.Runtime+" does not list sandbox "+r.Unloaded+", but has a task or a container of it")
 		w.SuccessorID = r.Unloaded
 		return w
 	}

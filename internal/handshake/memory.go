@@ -3,6 +3,7 @@
 package handshake
 
 import (
+	"cmp"
 	"maps"
 	"time"
 
@@ -132,7 +133,7 @@ func (m *Memory) findUnloaded(l *Listing, present map[subject]bool) {
 			continue
 		}
 		present[subject{id: id}] = true
-		pod := l.Tasks.Pods[id]
+		pod := cmp.Or(l.Tasks.Pods[id], l.Strays[id].Pod)
 		if known, seen := m.seen[id]; seen {
 			known.last, pod = l.Ended, known.pod.UID
 		}

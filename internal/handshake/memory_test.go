@@ -34,7 +34,13 @@ func owned(look Look, id string) Look {
 
 // stray adds a container without its sandbox to a look.
 func stray(look Look, id string) Look {
-	look.Listing.Strays = map[string]int{id: 1}
+	look.Listing.Strays = map[string]Stray{id: {NotExited: 1}}
+	return look
+}
+
+// labeled is stray with the kubelet's label of the pod on the container.
+func labeled(look Look, id string) Look {
+	look.Listing.Strays = map[string]Stray{id: {NotExited: 1, Pod: web.UID}}
 	return look
 }
 
@@ -200,6 +206,7 @@ func TestMemoryOfAPodUID(t *testing.T) {
 		"one that was listed and has a task yet is unloaded":    {[]Look{at(0, stopped), withTasks(at(time.Minute), "b")}, Recollection{Unloaded: "b"}},
 		"a task of an ID that was never listed is no pod's":     {[]Look{at(0), withTasks(at(time.Minute), "b")}, sequence},
 		"a task that shows to be a sandbox of it":               {[]Look{at(0), owned(withTasks(at(time.Minute), "b"), "b")}, Recollection{Unloaded: "b"}},
+		"a container that runs, by its label of this pod":       {[]Look{at(0), labeled(at(time.Minute), "b")}, Recollection{Unloaded: "b"}},
 		"one that was listed and has a container that runs":     {[]Look{at(0, stopped), stray(at(time.Minute), "b")}, Recollection{Unloaded: "b"}},
 		"a container of an unknown sandbox":                     {[]Look{at(0), stray(at(time.Minute), "b")}, sequence},
 		"one whose task has ended is not unloaded any more":     {[]Look{withTasks(at(0, stopped), "b"), withTasks(at(time.Minute))}, Recollection{AbsentSince: start.Add(time.Minute + time.Second)}},

@@ -12,7 +12,8 @@
 //	not-deleted-by-this-write the object is being deleted, and loses its last finalizer
 //	speaks-for-a-node         the object names no node
 //	carries-a-node-uid        it carries no UID, carried none before, and need not; a missing Node is allowed
-//	not-the-nodes-own-writer  the writer's token names the object's node and the UID that the object carries
+//	not-the-nodes-own-writer  an update leaves the node and the UID that the object carries, and the writer's token names both; with
+//	                          failurePolicy Fail a creation too
 //
 // An object with more than 16 owner references goes to the webhook in any case.
 package nodepolicy

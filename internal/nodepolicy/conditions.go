@@ -74,17 +74,31 @@ const (
 	isTheTokens = "has(r.name) && r.name == nodeName && has(r.uid) && r.uid == nodeUID"
 )
 
-// notTheWriter is false for a writer whose token is bound to the object's node and to the UID that it carries, before and after the write: a read
-// of the Node would allow it too, unless the Node was replaced while the token lives, which the sweep finds. An unchanged UID alone does not
-// suffice: a write of a stale object leaves it too. The name comes last, because the policy's expression may fail.
+// notTheWriter is false for an update by a writer whose token is bound to the object's node and to the UID that it carries, before and after the
+// write. A creation, where oldObject is null, is judged, and so is an update that brings the UID: a token outlives its Node, as long as its pod does.
+// With failurePolicy Fail both pass, or a node's agent could not start before a manager does, which may need it for its network. An unchanged UID
+// alone does not suffice: a write of a stale object leaves it too. The name comes last, because the policy's expression may fail.
 func notTheWriter(spec *v1alpha1.NodeResourcePolicySpec) string {
+	both, andBringsNone := "[object, oldObject]", bringsNone(spec.NodeUID)
+	if spec.FailurePolicy == v1alpha1.PolicyFail {
+		both, andBringsNone = objects, ""
+	}
 	return fmt.Sprintf(`!(has(request.userInfo.extra)
 && %[1]q in request.userInfo.extra && size(request.userInfo.extra[%[1]q]) == 1
 && %[2]q in request.userInfo.extra && size(request.userInfo.extra[%[2]q]) == 1
 && request.userInfo.extra[%[1]q].all(nodeName, request.userInfo.extra[%[2]q].all(nodeUID, nodeUID != ""
 && %[5]s.all(self, self != null
 && %[3]s
-&& %[4]s))))`, nodeNameExtra, nodeUIDExtra, carriesTheTokensUID(spec.NodeUID), namesTheTokensNode(spec.NodeName), objects)
+&& %[4]s)))%[6]s)`, nodeNameExtra, nodeUIDExtra, carriesTheTokensUID(spec.NodeUID), namesTheTokensNode(spec.NodeName), both, andBringsNone)
+}
+
+// bringsNone is false where only the object after the write carries a UID. Where one is required, both do.
+func bringsNone(source v1alpha1.NodeUIDSource) string {
+	if source.Presence == v1alpha1.UIDRequired {
+		return ""
+	}
+	carries := carriesUID(source.Annotation)
+	return fmt.Sprintf("\n&& ([oldObject].exists(self, %[1]s) || ![object].exists(self, %[1]s))", carries)
 }
 
 func carriesTheTokensUID(source v1alpha1.NodeUIDSource) string {

@@ -10,6 +10,7 @@
 package cri
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,9 @@ import (
 // containerd is the name that containerd reports in Version, also in k3s and RKE2. It alone reports in the verbose status whether the network
 // namespace of a sandbox is closed, and keeps a folder for each task.
 const containerd = "containerd"
+
+// podUIDLabel is the kubelet's label of a container (pkg/kubelet/types).
+const podUIDLabel = "io.kubernetes.pod.uid"
 
 // Options of a Runtime.
 type Options struct {
@@ -190,20 +194,21 @@ func list(ctx context.Context, service reads, stateDir string) (*handshake.Listi
 		ReportsNamespaces: version.RuntimeName == containerd,
 		Sandboxes:         make([]handshake.Sandbox, 0, len(sandboxes)),
 	}
-	notExited := map[string]int{}
+	running := map[string]handshake.Stray{}
 	known := sets.New[string]()
 	for _, c := range containers {
 		known.Insert(c.Id)
 		if c.State != runtimeapi.ContainerState_CONTAINER_EXITED {
-			notExited[c.PodSandboxId]++
+			of := running[c.PodSandboxId]
+			running[c.PodSandboxId] = handshake.Stray{NotExited: of.NotExited + 1, Pod: cmp.Or(of.Pod, types.UID(c.Labels[podUIDLabel]))}
 		}
 	}
 	for _, s := range sandboxes {
 		known.Insert(s.Id)
-		listing.Sandboxes = append(listing.Sandboxes, fromCRI(s, notExited[s.Id]))
-		delete(notExited, s.Id)
+		listing.Sandboxes = append(listing.Sandboxes, fromCRI(s, running[s.Id].NotExited))
+		delete(running, s.Id)
 	}
-	listing.Strays = notExited
+	listing.Strays = running
 	if listing.ReportsNamespaces {
 		// The folders are read after the lists: a sandbox in neither does not run.
 		listing.Tasks = readTasks(stateDir, known)

@@ -157,7 +157,7 @@ func TestList(t *testing.T) {
 		server  *server
 		queried []string
 		pods    []types.UID
-		strays  map[string]int
+		strays  map[string]handshake.Stray
 		want    []handshake.Sandbox
 		reports bool
 		// verbose are the sandboxes whose verbose status was read.
@@ -176,7 +176,12 @@ func TestList(t *testing.T) {
 				{Id: "1", PodSandboxId: "a", State: runtimeapi.ContainerState_CONTAINER_RUNNING}, {Id: "2", PodSandboxId: "a", State: runtimeapi.ContainerState_CONTAINER_EXITED},
 				{Id: "3", PodSandboxId: "a", State: runtimeapi.ContainerState_CONTAINER_CREATED}, {Id: "4", PodSandboxId: "a", State: runtimeapi.ContainerState_CONTAINER_UNKNOWN},
 				{Id: "5", PodSandboxId: "z", State: runtimeapi.ContainerState_CONTAINER_RUNNING}}},
-			want: []handshake.Sandbox{{ID: "a", Pod: pod("a"), State: handshake.StateNotReady, NotExited: 3}}, strays: map[string]int{"z": 1}},
+			want: []handshake.Sandbox{{ID: "a", Pod: pod("a"), State: handshake.StateNotReady, NotExited: 3}}, strays: map[string]handshake.Stray{"z": {NotExited: 1}}},
+		"a sandbox that is not listed has the pod of its containers": {
+			server: &server{name: "cri-o", containers: []*runtimeapi.Container{
+				{Id: "1", PodSandboxId: "z", State: runtimeapi.ContainerState_CONTAINER_UNKNOWN}, {Id: "2", PodSandboxId: "z", Labels: map[string]string{"io.kubernetes.pod.uid": "uid-z"}},
+				{Id: "3", PodSandboxId: "y", State: runtimeapi.ContainerState_CONTAINER_EXITED, Labels: map[string]string{"io.kubernetes.pod.uid": "uid-y"}}}},
+			strays: map[string]handshake.Stray{"z": {NotExited: 2, Pod: "uid-z"}}},
 		"containerd reports network namespaces, read for queried sandboxes that are not ready": {
 			server: &server{name: "containerd", info: map[string]string{"a": closed, "b": open, "c": closed, "d": closed},
 				sandboxes: []*runtimeapi.PodSandbox{listedSandbox("a", notReady), listedSandbox("b", notReady), listedSandbox("c", notReady), listedSandbox("d", isReady)}},

@@ -142,8 +142,8 @@ func checkNothingIsLost(t *testing.T, r *foreignRuntime, listing *handshake.List
 			t.Errorf("sandbox %q in state %d became %+v", r.Sandboxes[i].Id, state, s)
 		}
 	}
-	for _, count := range listing.Strays {
-		counted += count
+	for _, stray := range listing.Strays {
+		counted += stray.NotExited
 	}
 	if counted != running {
 		t.Errorf("%d containers have not exited, and %d are counted", running, counted)

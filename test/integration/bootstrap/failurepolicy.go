@@ -42,7 +42,7 @@ var _ = suite.Describe("Every preset has failurePolicy Fail, and no manager is a
 	AfterAll(func(ctx context.Context) { Expect(count(ctx, conditionErrors)).To(Equal(errorsBefore)) })
 
 	It("a Node can register and stays Ready", nodeLives)
-	It("a node's own agent makes and writes its objects, so the node gets its network", agentWritesItsOwn)
+	It("a node's own agent makes and writes its objects, so the node gets its network", func(ctx context.Context) { agentWritesItsOwn(ctx, 0) })
 	It("the objects of a Node that is gone can be deleted", objectsCanGo)
 	It("the manager itself can come back", managerComesBack)
 	It("Holdfast can be repaired or removed", holdfastCanBeRepaired)

@@ -142,7 +142,7 @@ func (r runtimeOf) List(context.Context, sandbox.Queried) (*handshake.Listing, e
 		return nil, &sandbox.Error{Reason: v1alpha1.ReasonRuntimeUnreachable, Err: errRuntime}
 	}
 	now := r.clock.Now()
-	l := &handshake.Listing{Began: now, Ended: now, ReportsNamespaces: true, Strays: map[string]int{}, Runtime: "simulated",
+	l := &handshake.Listing{Began: now, Ended: now, ReportsNamespaces: true, Strays: map[string]handshake.Stray{}, Runtime: "simulated",
 		Tasks: handshake.Tasks{IDs: map[string]bool{}, Pods: map[string]types.UID{}}}
 	for _, id := range slices.Sorted(maps.Keys(r.boxes)) {
 		b := r.boxes[id]
