@@ -271,7 +271,8 @@ const (
 	StateInUse AllocationState = "InUse"
 	// StateHeld: the pod is terminating or ended and its addresses are held; see the Released condition.
 	StateHeld AllocationState = "Held"
-	// StateReleasing: a release has begun and failed; it is tried again. One that succeeds takes the addresses out of the record.
+	// StateReleasing: a release has begun and failed, or an address could not be kept from the next pod of the name; it is tried again. A release that
+	// succeeds takes the addresses out of the record.
 	StateReleasing AllocationState = "Releasing"
 	// StateConflict: an address stands under two pod UIDs.
 	StateConflict AllocationState = "Conflict"

@@ -44,7 +44,7 @@ const (
 	ReasonUnclassified Reason = "Unclassified"
 	// ReasonOwnerUnknown: an IPAM entry that no pod UID can be shown to own; held as an orphan.
 	ReasonOwnerUnknown Reason = "OwnerUnknown"
-	// ReasonReleaseFailed: the pool refused or could not be written; it is tried again.
+	// ReasonReleaseFailed: a pool or a record could not be written, for a release or to keep an address from the next pod; it is tried again.
 	ReasonReleaseFailed Reason = "ReleaseFailed"
 	// ReasonUnprotectFailed: the finalizer could not be taken off; it is tried again.
 	ReasonUnprotectFailed Reason = "UnprotectFailed"

@@ -39,7 +39,7 @@ Reports are for people (` + "`-o table`, `-o wide`" + `) and for scripts (` + "`
 | ` + "`list`" + ` | IPAllocations | nothing |
 | ` + "`who`, `history`" + ` | IPPools, IPAllocations, pods, events | nothing; ` + "`--html`" + ` a file |
 | ` + "`audit`" + ` | namespace kube-system, IPPools, pods, IPAllocations, nodes, NodeResourcePolicies, reservations, NodeSlicePools, NetworkAttachmentDefinitions | nothing; ` + "`--report`" + ` a file |
-| ` + "`release`" + ` | as explain and who; with ` + "`--from-report`" + ` as audit | an event, an annotation of the IPAllocation, the IPPool, the reservation |
+| ` + "`release`" + ` | as explain and who, and the AllNodesQuery; with ` + "`--from-report`" + ` as audit, and the manager's Deployment and ConfigMap, without which it refuses | an event, an annotation of the IPAllocation, the IPPool, the reservation |
 | ` + "`unhold`" + ` | the pod, its IPAllocation, IPPools, reservations | an event, the IPPool, the reservation, the pod |
 | ` + "`doctor`" + ` | the installation, webhooks, EndpointSlices, the serving Secret, Certificates and Issuers, nodes, events; creates SubjectAccessReviews; two dry runs | nothing |
 | ` + "`uninstall`" + ` | everything, as an administrator | see [uninstall](../uninstall.md) |

@@ -39,15 +39,15 @@ agree, and a third audit at this moment too. The reports have to be delays.sandb
 or more. What Holdfast itself holds for a known pod UID is never among them, and --force does not
 apply. Both reports may be older than Holdfast in the cluster.
 
-Where Holdfast is not installed it refuses: no record has what an agent has seen alive. Its mode
-Shadow is enough.
+Where Holdfast is not installed it refuses: no record has what an agent has seen alive. Mode Shadow
+is enough for --from-report. It queries no agent, so that a single address takes --force.
 
 Where unsafeReleases.mode is Deny, admission refuses you like any other user. A user who may
 impersonate the manager's account can have the IPAM's objects written by that account
 (--as-manager); the audit log has your own name.
 
-Needed rights: those of audit; list guardednodes; create events (events.k8s.io); patch ipallocations;
-patch ippools; get, list, delete overlappingrangeipreservations.`
+Needed rights: those of audit and of explain; get allnodesqueries; create events (events.k8s.io);
+patch ipallocations; patch ippools; get, list, delete overlappingrangeipreservations.`
 
 type releaseOptions struct {
 	*options

@@ -65,6 +65,10 @@ func agree(ctx context.Context, c *collect.Cluster, files []string) (*audit.Agre
 	if err != nil {
 		return nil, nil, err
 	}
+	if configuration.Assumed {
+		return nil, nil, refuse("the reports have to be delays.sandboxCreationMax of the manager apart, and that is unknown: %s; name the manager's namespace (--manager-namespace), "+
+			"or have the right to get Deployments and ConfigMaps there. Nothing was changed", configuration.Source)
+	}
 	agreement, err := audit.Agree(first, second, configuration.Delays.SandboxCreationMax.Duration)
 	if err != nil {
 		return nil, nil, refuse("%v", err)

@@ -134,9 +134,9 @@ func (o *options) newListCommand() *cobra.Command {
 		Long: `List shows each record with all its addresses, its state, and what it waits for since when.
 It does what kubectl get ipa does, with shorter names; --namespace selects those of one namespace.
 
-The states: InUse (the pod uses its addresses), Held (they wait for evidence), Releasing (a release
-failed, and is tried again), Conflict (an address stands under two sandboxes), Orphaned (the owner is
-unknown). It ends with exit code 2 where --held found something.`,
+The states: InUse (the pod uses its addresses), Held (they wait for evidence), Releasing (a write of
+a pool failed, and is tried again), Conflict (an address stands under two sandboxes), Orphaned (the
+owner is unknown). It ends with exit code 2 where --held found something.`,
 		Example: `  kubectl holdfast list
 
   # What is held, the longest first, with the whole explanation

@@ -86,8 +86,8 @@ func (w write) isMissing(object *v1alpha1.GuardedNode) bool {
 	return err == nil && order < 0
 }
 
-// next is the object as it has to be. If a machine of it is gone, signs of its kubelet are read when that is due. After a failed read the delay begins
-// again.
+// next is the object as it has to be. If a machine of it is gone, signs of its kubelet are read when that is due. After reads that failed
+// for maxGap the delay begins again.
 func (r *reconciler) next(ctx context.Context, v *view, now time.Time) v1alpha1.GuardedNodeSpec {
 	spec, last := nodelife.Next(&v.Observation, now), r.looks[v.UID].last
 	gone := nodelife.Gone(&spec)

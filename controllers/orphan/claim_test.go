@@ -136,6 +136,66 @@ func TestAQueryOfAClaimantThatCannotBeWrittenIsExplained(t *testing.T) {
 	waitsWith(t, s.advance(), v1alpha1.ReasonObservationFailed)
 }
 
+// refusesQueries has another webhook refuse each write of the AllNodesQuery.
+func (s *search) refusesQueries() {
+	refused := errors.New("a webhook refuses it")
+	s.r.client = interceptor.NewClient(s.Truth, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if _, is := o.(*v1alpha1.AllNodesQuery); is {
+				return refused
+			}
+			return c.Create(ctx, o, opts...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			if _, is := o.(*v1alpha1.AllNodesQuery); is {
+				return refused
+			}
+			return c.Update(ctx, o, opts...)
+		},
+	})
+}
+
+func TestAQueryToAllNodesThatCannotBeWrittenIsExplained(t *testing.T) {
+	s := newSearch(t, onepod.Node("node", "node-1", "m1"))
+	s.refusesQueries()
+	s.Clock.SetTime(s.Clock.Now().Add(unusual))
+	for range 2 {
+		if _, err := s.r.Reconcile(s.Context(), lost); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.r.reclaimer.round(s.Context()); err == nil {
+			t.Error("the refusal is no error")
+		}
+	}
+	waitsWith(t, s.record(), v1alpha1.ReasonObservationFailed)
+	s.r.client = s.Client
+	for range 2 {
+		if _, err := s.r.reclaimer.round(s.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.r.Reconcile(s.Context(), lost); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitsWith(t, s.record(), v1alpha1.ReasonAwaitingAllNodes)
+}
+
+func TestQueriesThatCannotBeWrittenHoldUpNoOtherOrphan(t *testing.T) {
+	node := onepod.Node("node", "node-1", "m1")
+	s := newSearch(t, node)
+	s.queryAll()
+	s.acknowledges(node, 0)
+	s.refusesQueries()
+	s.r.reclaimer.want("another")
+	s.r.reclaimer.ready(lost)
+	if _, err := s.r.reclaimer.round(s.Context()); err == nil {
+		t.Error("the refusal is no error")
+	}
+	if len(s.Pool.Released) != 1 {
+		t.Error("an orphan to which every node has responded is not released")
+	}
+}
+
 // While the API server is away, the claimant's agent cannot respond.
 func TestI3AMissingResponseOfAClaimantCountsOnlyWhileOneCouldArrive(t *testing.T) {
 	claimant, other := onepod.Node("node", "node-1", "m1"), onepod.Node("other", "node-2", "m2")

@@ -239,6 +239,9 @@ func (r *Reconciler) carryOut(ctx context.Context, v *view, d orphan.Decision) (
 		if err := r.queryAll(ctx, v); err != nil {
 			return reconcile.Result{}, err
 		}
+		if why := r.reclaimer.failure(); why != "" {
+			d.Reason, d.Message = v1alpha1.ReasonObservationFailed, why
+		}
 		return r.hold(ctx, v, d)
 	case orphan.Address:
 		return reconcile.Result{}, r.address(ctx, v, d)
@@ -298,6 +301,8 @@ func (r *Reconciler) lookAgain(v *view, d orphan.Decision) time.Duration {
 	switch {
 	case d.Reason == v1alpha1.ReasonOrphanQueued:
 		r.reclaimer.want(v.id)
+		return 0
+	case d.Row == orphan.RowQueryAllNodes: // queries that could not be written are tried again by the reclaimer
 		return 0
 	case d.Reason == v1alpha1.ReasonAwaitingAllNodes, d.Row == orphan.RowNotQueried && !v.facts.Entries.Get().TakenOver:
 		return 0

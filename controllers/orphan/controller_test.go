@@ -86,17 +86,25 @@ func TestI10AnOrphanIsRecordedWithWhatThePoolsHold(t *testing.T) {
 
 // TestI10AnEntryOfAPodThatEndedUnguardedIsAnOrphan: no record and perhaps never a deletion of the pod leads to the entry.
 func TestI10AnEntryOfAPodThatEndedUnguardedIsAnOrphan(t *testing.T) {
+	optsOut := func(p *corev1.Pod) { p.Annotations[v1alpha1.GuardAnnotation] = v1alpha1.GuardAnnotationOff }
 	for name, tc := range map[string]struct {
 		phase   corev1.PodPhase
+		change  func(*corev1.Pod)
 		records int
 	}{
-		"it terminated": {corev1.PodSucceeded, 1},
-		"it lives":      {corev1.PodRunning, 0},
+		"it terminated":                       {corev1.PodSucceeded, func(*corev1.Pod) {}, 1},
+		"it lives":                            {corev1.PodRunning, func(*corev1.Pod) {}, 0},
+		"it is exempt, and terminated":        {corev1.PodSucceeded, optsOut, 1},
+		"it is exempt, and shows the address": {corev1.PodRunning, optsOut, 0},
+		"it is exempt, and shows none yet":    {corev1.PodRunning, func(p *corev1.Pod) { p.Annotations = map[string]string{}; optsOut(p) }, 0},
+		"it is exempt, and shows another":     {corev1.PodRunning, func(p *corev1.Pod) { p.Annotations = onepod.PodOf("old", "10.0.0.9").Annotations; optsOut(p) }, 1},
+		"it is exempt, by its node's network": {corev1.PodRunning, func(p *corev1.Pod) { p.Annotations, p.Spec.HostNetwork = nil, true }, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := onepod.FinishedPod()
 			pod.Labels, pod.Finalizers, pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = nil, nil, nil, nil
 			pod.Status.Phase = tc.phase
+			tc.change(pod)
 			f := newWorld(t, pod, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}})
 			f.Pool.Entries[0].SeenSince = onepod.Now.Add(-time.Hour)
 			f.Clock.SetTime(onepod.Now.Add(time.Hour))

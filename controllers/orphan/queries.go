@@ -101,6 +101,27 @@ func (k *reclaimer) writeQueries(ctx context.Context) error {
 	return nil
 }
 
+// noteUnwritten records why the queries could not be written. The orphans that wait for one are queued when that begins and when it ends: errors differ
+// from try to try.
+func (k *reclaimer) noteUnwritten(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if (err == nil) == (k.unwritten == "") {
+		return
+	}
+	if k.unwritten = ""; err != nil {
+		k.unwritten = err.Error()
+	}
+	k.feed.Add(sets.List(k.wanted)...)
+}
+
+// failure is why the queries could not be written; empty if they were.
+func (k *reclaimer) failure() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.unwritten
+}
+
 // change gives the object the queries that it has to have; false if it has them. Requests that have a query are dropped.
 func (k *reclaimer) change(ctx context.Context, all *v1alpha1.AllNodesQuery) bool {
 	before := len(all.Spec.Queries)

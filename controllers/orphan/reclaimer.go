@@ -4,6 +4,7 @@ package orphan
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -50,6 +51,8 @@ type reclaimer struct {
 	wanted, complete sets.Set[sandboxID]
 	// readFor are those that became complete before the live reports were read, and not again since.
 	readFor sets.Set[sandboxID]
+	// unwritten is why the queries could not be written; empty if they were.
+	unwritten string
 }
 
 func newReclaimer(of *Reconciler) *reclaimer {
@@ -137,24 +140,24 @@ func (k *reclaimer) gather(ctx context.Context, due <-chan time.Time) {
 	}
 }
 
-// round writes the queries, evaluates the caches, and makes live reads where needed; again is the time until the next round without a change.
+// round writes the queries, evaluates the caches, and makes live reads where needed; again is the time until the next round without a change. Queries
+// that cannot be written hold up no orphan that was queried before.
 func (k *reclaimer) round(ctx context.Context) (again time.Duration, err error) {
-	if err := k.writeQueries(ctx); err != nil {
-		return 0, err
-	}
+	unwritten := k.writeQueries(ctx)
+	k.noteUnwritten(unwritten)
 	if again, err = k.lookCached(ctx); err != nil {
-		return 0, err
+		return 0, errors.Join(unwritten, err)
 	}
 	complete := k.takeComplete()
 	if len(complete) == 0 {
-		return again, nil
+		return again, unwritten
 	}
 	isConfirmed, err := k.lookLive(ctx, complete)
 	if err != nil || !isConfirmed {
 		k.retry(complete...)
-		return nodelife.ConfirmAgain, err
+		again = nodelife.ConfirmAgain
 	}
-	return again, nil
+	return again, errors.Join(unwritten, err)
 }
 
 // lookCached evaluates the reports in the caches, and queues the orphans with a query to all nodes after a change; due is the time until the delay

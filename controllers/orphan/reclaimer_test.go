@@ -368,6 +368,18 @@ func TestI1APodThatShowsTheAddressHoldsIt(t *testing.T) {
 	}
 }
 
+// A pod in its node's network is given no address, so one that has the entry's name and shows none does not hold it for as long as it runs.
+func TestAPodInItsNodesNetworkHoldsNoAddressOfItsName(t *testing.T) {
+	node, pod := onepod.Node("node", "node-1", "m1"), onepod.PodOf("next", "")
+	pod.Annotations, pod.Spec.HostNetwork = nil, true
+	s := newSearch(t, node, pod)
+	s.queryAll()
+	s.acknowledges(node, 0)
+	if s.look() != 1 {
+		t.Error("not released")
+	}
+}
+
 // TestAPodThatWasCreatedAfterTheTombstoneDoesNotHoldIt: it cannot be given the entry, and may wait for an address of a pool full of such entries.
 func TestAPodThatWasCreatedAfterTheTombstoneDoesNotHoldIt(t *testing.T) {
 	node, pod := onepod.Node("node", "node-1", "m1"), onepod.PodOf("first", "")

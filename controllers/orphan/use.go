@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ownership"
+	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/served"
 )
@@ -107,8 +108,8 @@ func (r *Reconciler) shownByNamed(ctx context.Context, name types.NamespacedName
 	if pod == nil || r.isOver(pod) {
 		return release.Absent[string]()
 	}
-	shows := ownership.ShownBy(facts.Shown(pod), ownership.Entry{IP: e.IP, Interface: e.Interface})
-	if mayBeGiven := mayInherit && len(facts.Shown(pod)) == 0 && pod.Spec.NodeName != ""; !shows && !mayBeGiven {
+	shows := mayShow(pod, e)
+	if mayBeGiven := mayInherit && len(facts.Shown(pod)) == 0 && pod.Spec.NodeName != "" && !pod.Spec.HostNetwork; !shows && !mayBeGiven {
 		return release.Absent[string]()
 	}
 	switch has, err := r.hasOwn(ctx, pod, e); {
@@ -147,13 +148,19 @@ func (r *Reconciler) hasOwn(ctx context.Context, pod *corev1.Pod, e *ipam.Entry)
 	}), nil
 }
 
-// showsLive says whether a pod of another name shows the address, and that counts.
+// mayShow says whether a pod's network-status shows the address, or cannot be read as a whole.
+func mayShow(pod *corev1.Pod, e *ipam.Entry) bool {
+	_, unread := podnetwork.StatusAddresses(pod.Annotations)
+	return unread != nil || ownership.ShownBy(facts.Shown(pod), ownership.Entry{IP: e.IP, Interface: e.Interface})
+}
+
+// showsLive says whether a pod of another name shows the address, and that counts: what can be read of its network-status is a claim.
 func (r *Reconciler) showsLive(ctx context.Context, name types.NamespacedName, e *ipam.Entry) release.Fact[string] {
 	pod, err := r.podLive(ctx, name)
 	switch {
 	case err != nil:
 		return release.Unknown[string](err.Error())
-	case pod == nil || r.isOver(pod) || !ownership.ShownBy(facts.Shown(pod), ownership.Entry{IP: e.IP, Interface: e.Interface}):
+	case pod == nil || r.isOver(pod) || !mayShow(pod, e):
 		return release.Absent[string]()
 	}
 	switch counts, err := r.claims(ctx, pod, e); {
@@ -275,8 +282,8 @@ func (r *Reconciler) ownerOf(ctx context.Context, entry *ipam.Entry) (types.UID,
 	return pod.UID, owns
 }
 
-// ownedLive says whether a live pod of the name owns an entry, because it is exempt from the guard or shows the address. Then no record is
-// needed. A pod may be missing in the cache.
+// ownedLive says whether a live pod of the name owns an entry, because it shows the address, or is exempt from the guard and shows none yet. Then no
+// record is needed. A pod may be missing in the cache.
 func (r *Reconciler) ownedLive(ctx context.Context, entries []ipam.Entry) (bool, error) {
 	for i := range entries {
 		if entries[i].Owner == nil {
@@ -291,8 +298,13 @@ func (r *Reconciler) ownedLive(ctx context.Context, entries []ipam.Entry) (bool,
 			return false, fmt.Errorf("reading pod %s, which may own an entry: %w", entries[i].Owner, err)
 		}
 		isExempt, err := exempt.Pod(ctx, r.live, r.options.Rules, &pod)
-		if err != nil || isExempt || (!r.isOver(&pod) && ownership.ShownBy(facts.Shown(&pod), ownership.Entry{IP: entries[i].IP, Interface: entries[i].Interface})) {
-			return true, err
+		if err != nil {
+			return false, err
+		}
+		shown := facts.Shown(&pod)
+		mayGet := isExempt && len(shown) == 0 && !pod.Spec.HostNetwork
+		if !r.isOver(&pod) && (mayGet || ownership.ShownBy(shown, ownership.Entry{IP: entries[i].IP, Interface: entries[i].Interface})) {
+			return true, nil
 		}
 	}
 	return false, nil

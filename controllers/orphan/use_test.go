@@ -57,6 +57,7 @@ func TestI11AnAnnotationHoldsAnOrphansAddressOnlyAsAClaimThatCounts(t *testing.T
 		"one that its record has":              {change: func(p *corev1.Pod) { delete(p.Annotations, nadv1.NetworkAttachmentAnnot) }, objects: []client.Object{recorded}, held: true},
 		"a network that it does not request":   {change: func(p *corev1.Pod) { delete(p.Annotations, nadv1.NetworkAttachmentAnnot) }, objects: []client.Object{network}},
 		"a network that does not exist":        {change: func(*corev1.Pod) {}},
+		"an address beside one that is none":   {change: func(p *corev1.Pod) { *p = *showing("10.0.0.5", "10.0.0.6%x") }, objects: []client.Object{network}, held: true},
 		"more addresses than it can have":      {change: func(p *corev1.Pod) { *p = *showing("10.0.0.4", "10.0.0.5", "10.0.0.6") }, objects: []client.Object{network}},
 		"a pod that is not protected":          {change: func(p *corev1.Pod) { p.Finalizers = nil }, objects: []client.Object{network}},
 	} {

@@ -139,9 +139,10 @@ func (r *Reconciler) recordOrphan(ctx context.Context, orphan *v1alpha1.IPAlloca
 	return records.Put(ctx, r.client, &exists)
 }
 
-// explainFailure explains a failed release, and returns the error. A withheld release is no failure.
+// explainFailure explains a failed release, or that an address could not be kept from the next pod of the name, and returns the error. A release that
+// is withheld is no failure, and neither is a late cache.
 func (r *Reconciler) explainFailure(ctx context.Context, v *view, d release.Decision, err error) error {
-	if shadow.Ignore(err) == nil {
+	if shadow.Ignore(err) == nil || errors.Is(err, records.ErrStale) {
 		return err
 	}
 	d.Reason, d.Message = v1alpha1.ReasonReleaseFailed, err.Error()

@@ -146,7 +146,7 @@ func (r *Reconciler) apply(ctx context.Context, seen *view, decision release.Dec
 		unlabeled = r.finalizers.Relabel(ctx, seen.target()) // a failure does not delay the decision
 	}
 	if again, err = r.keepFromSuccessors(ctx, seen, decision); again || err != nil {
-		return again, result, err
+		return again, result, r.explainFailure(ctx, seen, decision, err)
 	}
 	again, result, err = r.act(ctx, seen, decision)
 	if err == nil && !again && unlabeled != nil {
@@ -246,7 +246,7 @@ func (r *Reconciler) unprotectEmpty(ctx context.Context, seen *view, decision re
 // records, which therefore must not have been late. Disowning releases nothing, so it does not wait for the cache.
 func (r *Reconciler) writePools(ctx context.Context, seen *view, decision release.Decision) (again bool, result reconcile.Result, err error) {
 	if decision.Action == release.Disown {
-		err = r.disown(ctx, seen, decision)
+		err = r.explainFailure(ctx, seen, decision, r.disown(ctx, seen, decision))
 		return err == nil, result, err
 	}
 	if late, err := seen.recordsLate(); err != nil {
@@ -343,7 +343,7 @@ func (r *Reconciler) unprotect(ctx context.Context, seen *view, decision release
 	metrics.Decisions.WithLabelValues(string(decision.Action), string(decision.Reason)).Inc()
 	r.forget(seen.uid)
 	if decision.Withheld == nil {
-		r.done.add(seen.uid)
+		r.done.add(seen.uid, seen.record)
 	}
 	return nil
 }

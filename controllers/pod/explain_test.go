@@ -39,8 +39,8 @@ func withAgent(t *testing.T, pod *corev1.Pod, node *corev1.Node) *world {
 	return f
 }
 
-// explanation is the reason that pod and record give, and the number of events so far; they have to agree.
-func (f *world) explanation() (reason string, events int) {
+// reasonOnPod is the reason in the condition of the pod of the one name.
+func (f *world) reasonOnPod() v1alpha1.Reason {
 	f.Helper()
 	var pod corev1.Pod
 	if err := f.Truth.Get(f.Context(), client.ObjectKey{Namespace: "default", Name: "web-1"}, &pod); err != nil {
@@ -48,8 +48,15 @@ func (f *world) explanation() (reason string, events int) {
 	}
 	is := func(c corev1.PodCondition) bool { return c.Type == v1alpha1.IPsReleasedCondition }
 	if at := slices.IndexFunc(pod.Status.Conditions, is); at >= 0 {
-		reason = pod.Status.Conditions[at].Reason
+		return v1alpha1.Reason(pod.Status.Conditions[at].Reason)
 	}
+	return ""
+}
+
+// explanation is the reason that pod and record give, and the number of events so far; they have to agree.
+func (f *world) explanation() (reason string, events int) {
+	f.Helper()
+	reason = string(f.reasonOnPod())
 	onRecord := ""
 	for _, c := range f.Record().Status.Conditions {
 		onRecord = c.Reason

@@ -144,7 +144,8 @@ func (r *Reconciler) dropGone(v *view, record *v1alpha1.IPAllocation) (dropped b
 	}
 	onStatus := map[string]bool{}
 	if v.pod != nil && !deleting && !facts.Ending(v.podFact, v.record).ByKubelet() {
-		for _, address := range facts.Shown(v.pod) {
+		shown, _ := podnetwork.StatusAddresses(v.pod.Annotations) // what can be read of it
+		for _, address := range shown {
 			onStatus[address.IP.String()] = true
 		}
 	}
@@ -209,13 +210,14 @@ func (v *view) madeUnder(node *corev1.Node, sandboxID string) bool {
 	})
 }
 
-// boundBefore says whether the pod was bound before a moment, by its object or, once that is deleted, by its record.
+// boundBefore says whether the pod was bound before a moment, by the earlier time of its object and its record: others may write that of the object.
 func boundBefore(v *view, record *v1alpha1.IPAllocation, moment time.Time) bool {
 	var bound time.Time
 	if v.pod != nil {
 		bound = release.Bound(v.pod)
-	} else if record.Spec.ScheduledTime != nil {
-		bound = record.Spec.ScheduledTime.Time
+	}
+	if at := record.Spec.ScheduledTime; at != nil && (bound.IsZero() || at.Time.Before(bound)) {
+		bound = at.Time
 	}
 	return !bound.IsZero() && moment.After(bound)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -28,6 +29,17 @@ func takenOver() []ipam.Entry {
 	entries := onepod.HeldByOld()
 	entries[0].SandboxID = "new-sandbox"
 	return entries
+}
+
+func TestATombstoneThatCannotBeWrittenIsExplained(t *testing.T) {
+	f := newWorld(t, onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1"))
+	f.Pool.Refuses = true
+	if _, err := f.r.Reconcile(t.Context(), "old"); err == nil {
+		t.Error("no other try is due")
+	}
+	if last := meta.FindStatusCondition(f.Record().Status.Conditions, v1alpha1.ReleasedCondition); last == nil || last.Reason != string(v1alpha1.ReasonReleaseFailed) {
+		t.Errorf("the condition of the record is %+v", last)
+	}
 }
 
 // TestI1AVanishedPodObjectReleasesNothing: its finalizer was removed and it was force-deleted, or it was removed from etcd, without

@@ -55,6 +55,10 @@ func TestI3NoPodInheritsAnUnownedEntry(t *testing.T) {
 			if f.Pool.Refuses = tc.dies; tc.dies && f.after(0) == nil {
 				t.Fatal("the tombstone failed, and no other try is due")
 			}
+			if got := f.reasonOnPod(); (got == v1alpha1.ReasonReleaseFailed) != tc.dies {
+				t.Errorf("the reason of the pod is %q", got)
+			}
+			f.Writes = nil
 			f.Pool.Refuses = false
 			for _, d := range []time.Duration{0, time.Second} {
 				if err := f.after(d); err != nil {

@@ -11,11 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -34,6 +36,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/protection"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
+
+// exemptAgain is when an exempt pod that has an entry is looked at again, or up to half as much later: no event shows that its namespace, or its
+// annotation, exempts it no more.
+const exemptAgain = 10 * time.Minute
 
 // Options configure the protection of pods.
 type Options struct {
@@ -127,8 +133,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if isTooLateToGuard(&pod) || !r.isToBeGuarded(ipam.PodRef(request.NamespacedName), &pod) {
 		return reconcile.Result{}, nil
 	}
-	if isExempt, err := exempt.Pod(ctx, r.live, r.options.Rules, &pod); err != nil || isExempt {
+	if isExempt, err := exempt.Pod(ctx, r.live, r.options.Rules, &pod); err != nil {
 		return reconcile.Result{}, err
+	} else if isExempt {
+		return reconcile.Result{RequeueAfter: wait.Jitter(exemptAgain, 0.5), Priority: new(handler.LowPriority)}, nil
 	}
 	return reconcile.Result{}, r.protect(ctx, &pod, target)
 }

@@ -60,6 +60,29 @@ func TestAShadowProtectsNoPodLate(t *testing.T) {
 	}
 }
 
+// A pod that runs when its namespace opts in again is protected without a restart, of itself or of the manager.
+func TestI10AnExemptPodWithAnEntryIsLookedAtAgain(t *testing.T) {
+	pod := withoutFinalizer()
+	pod.Labels = nil
+	late, c, _ := protecting(pod, Options{})
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	for _, optsOut := range []bool{true, false} {
+		if namespace.Labels = nil; optsOut {
+			namespace.Labels = map[string]string{v1alpha1.OptOutLabel: v1alpha1.GuardAnnotationOff}
+		}
+		if err := c.Update(t.Context(), namespace.DeepCopy()); err != nil {
+			t.Fatal(err)
+		}
+		result, err := late.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
+		if err != nil || (result.RequeueAfter > 0) != optsOut {
+			t.Errorf("opted out %t: %+v, %v", optsOut, result, err)
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer) == optsOut {
+			t.Errorf("opted out %t: finalizers %q, %v", optsOut, pod.Finalizers, err)
+		}
+	}
+}
+
 // dated is an entry of managedFields that was dated so many seconds after now.
 func dated(manager string, second int) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{}`),

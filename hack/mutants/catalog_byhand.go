@@ -28,8 +28,8 @@ var byHandMutants = []mutant{
 	{
 		rule: "by hand: a pod that shows another address does not hold an orphan's (0306)",
 		file: "internal/inspect/byhand/judge.go",
-		old:  `pod.Spec.NodeName == "" || len(facts.Shown(pod)) > 0 {`,
-		new:  `pod.Spec.NodeName == "" {`, by: inByHand,
+		old:  ` && len(facts.Shown(pod)) == 0`,
+		new:  ``, by: inByHand,
 	},
 	{
 		rule: "by hand: that a sandbox is alive by now is news beside what was overridden (0306)",

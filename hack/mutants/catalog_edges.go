@@ -76,12 +76,6 @@ var edgeMutants = []mutant{
 		new:  `case a.since.IsZero():`, by: inHandshake,
 	},
 	{
-		rule: "handshake: a container that runs is one of its pod, also where its sandbox was never listed",
-		file: "internal/handshake/memory.go",
-		old:  `cmp.Or(l.Tasks.Pods[id], l.Strays[id].Pod)`,
-		new:  `cmp.Or(l.Tasks.Pods[id], "")`, by: inHandshake,
-	},
-	{
 		rule: "handshake: a failed list ends the sequence of lists",
 		file: "internal/handshake/memory.go",
 		old: `		for _, a := range m.absent {
@@ -245,24 +239,6 @@ func removePending`, by: inWhereabouts,
 		new:  `if false {`, by: []string{"./webhooks"},
 	},
 	{
-		rule: "node resources: a creation is judged, also if the token names the Node",
-		file: "internal/nodepolicy/conditions.go",
-		old:  `"[object, oldObject]", bringsNone`,
-		new:  `objects, bringsNone`, by: inNodes,
-	},
-	{
-		rule: "node resources: an update that brings the UID is judged, also if the token names the Node",
-		file: "internal/nodepolicy/conditions.go",
-		old: `if source.Presence == v1alpha1.UIDRequired {
-		return ""
-	}
-	carries`,
-		new: `if source.Presence != "" {
-		return ""
-	}
-	carries`, by: inNodes,
-	},
-	{
 		rule: "node resources: another Node UID is refused",
 		file: "internal/nodeidentity/judge.go",
 		old: `case v1alpha1.ReasonNodeNameMismatch, v1alpha1.ReasonNodeUIDMissing, v1alpha1.ReasonStaleNodeUID:
@@ -314,8 +290,8 @@ func removePending`, by: inWhereabouts,
 	{
 		rule: "I10: an entry of a pod that ended unguarded is an orphan",
 		file: "controllers/orphan/use.go",
-		old:  `isExempt || (!r.isOver(&pod) && ownership.ShownBy(`,
-		new:  `isExempt || (ownership.ShownBy(`, by: inOrphans,
+		old:  `!r.isOver(&pod) && (mayGet ||`,
+		new:  `(mayGet ||`, by: inOrphans,
 	},
 	{
 		rule: "policies: reports count only while the policy fails closed (S5)",

@@ -37,8 +37,8 @@ var livenessMutants = []mutant{
 	{
 		rule: "liveness: a completed pod that is kept holds no orphan (L3)",
 		file: "controllers/orphan/use.go",
-		old:  `case pod == nil || r.isOver(pod) || `,
-		new:  `case pod == nil || `, by: inOrphans,
+		old:  `case pod == nil || r.isOver(pod) || !mayShow`,
+		new:  `case pod == nil || !mayShow`, by: inOrphans,
 	},
 	{
 		rule: "liveness: a failed release of an orphan is explained",
@@ -225,5 +225,94 @@ var livenessMutants = []mutant{
 		file: "internal/ipam/whereabouts/admission.go",
 		old:  `if oldPool.Spec.Range == newPool.Spec.Range {`,
 		new:  `if oldPool != newPool {`, by: inWhereabouts,
+	},
+	{
+		rule: "orphans: the claim of a gone Node does not win against that of a live one",
+		file: "internal/orphan/decide.go",
+		old:  `case live > 1, live == 0 && len(claims) > 1, live == 1 && !chosen.Live:`,
+		new:  `case live > 1, live == 0 && len(claims) > 1:`, by: []string{"./internal/orphan"},
+	},
+	{
+		rule: "orphans: queries that cannot be written hold up no orphan that was queried before",
+		file: "controllers/orphan/reclaimer.go",
+		old: `	k.noteUnwritten(unwritten)
+`,
+		new: `	k.noteUnwritten(unwritten)
+	if unwritten != nil {
+		return 0, unwritten
+	}
+`, by: inOrphans,
+	},
+	{
+		rule: "orphans: a network-status that cannot be read as a whole may show the address",
+		file: "controllers/orphan/use.go",
+		old:  `return unread != nil || ownership`,
+		new:  `return unread != nil && false || ownership`, by: inOrphans,
+	},
+	{
+		rule: "orphans: an exempt pod owns what it shows, not every entry of its name",
+		file: "controllers/orphan/use.go",
+		old:  `isExempt && len(shown) == 0 && !pod.Spec.HostNetwork`,
+		new:  `isExempt`, by: inOrphans,
+	},
+	{
+		rule: "protection: an exempt pod that has an entry is looked at again",
+		file: "controllers/protect/protect.go",
+		old:  `wait.Jitter(exemptAgain, 0.5)`,
+		new:  `0 * wait.Jitter(exemptAgain, 0.5)`, by: []string{"./controllers/protect"},
+	},
+	{
+		rule: "release: a pod was bound at the earlier of the recorded time and the one that it shows",
+		file: "internal/release/ended.go",
+		old:  ` || bound.Time.Before(p.Begun)`,
+		new:  ``, by: []string{"./internal/release"},
+	},
+	{
+		rule: "pods: another record of a pod that is done is looked at",
+		file: "controllers/pod/done.go",
+		old:  `return record.UID == deleted`,
+		new:  `return record.UID != "" || deleted == ""`, by: inPods,
+	},
+	{
+		rule: "handshake: a container that runs is one of its pod, also where its sandbox was never listed",
+		file: "internal/handshake/memory.go",
+		old:  `cmp.Or(l.Tasks.Pods[id], l.Strays[id].Pod)`,
+		new:  `cmp.Or(l.Tasks.Pods[id], "")`, by: inHandshake,
+	},
+	{
+		rule: "node resources: a creation is judged, also if the token names the Node",
+		file: "internal/nodepolicy/conditions.go",
+		old:  `"[object, oldObject]", bringsNone`,
+		new:  `objects, bringsNone`, by: inNodes,
+	},
+	{
+		rule: "node resources: an update that brings the UID is judged, also if the token names the Node",
+		file: "internal/nodepolicy/conditions.go",
+		old: `if source.Presence == v1alpha1.UIDRequired {
+		return ""
+	}
+	carries`,
+		new: `if source.Presence != "" {
+		return ""
+	}
+	carries`, by: inNodes,
+	},
+	{
+		rule: "orphans: a pod in its node's network is given no address",
+		file: "controllers/orphan/use.go",
+		old:  ` && pod.Spec.NodeName != "" && !pod.Spec.HostNetwork`,
+		new:  ` && pod.Spec.NodeName != ""`, by: inOrphans,
+	},
+	{
+		rule: "pods: that an entry could not be kept from the next pod of the name is explained",
+		file: "controllers/pod/controller.go",
+		old:  `return again, result, r.explainFailure(ctx, seen, decision, err)`,
+		new:  `return again, result, err`, by: inPods,
+	},
+	{
+		rule: "pods: which machine ran a sandbox follows from the earlier of the recorded time of the binding and the one that the pod shows",
+		file: "controllers/pod/record.go",
+		old:  `(bound.IsZero() || at.Time.Before(bound))`,
+		new:  `bound.IsZero()`, by: inPods,
 	},
 }

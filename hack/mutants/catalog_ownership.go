@@ -110,9 +110,9 @@ var ownershipMutants = []mutant{
 		rule: "I3: to disown does not wait for a late cache of records (0277)",
 		file: "controllers/pod/controller.go",
 		old: `	if decision.Action == release.Disown {
-		err = r.disown`,
+		err = r.explainFailure(`,
 		new: `	if late, _ := seen.recordsLate(); decision.Action == release.Disown && !late {
-		err = r.disown`, by: inPods,
+		err = r.explainFailure(`, by: inPods,
 	},
 	{
 		rule: "I3: what the next pod of the name may have made is not disowned for the one that is gone (0277)",

@@ -283,7 +283,7 @@ var decisionMutants = []mutant{
 	{
 		rule: "orphans, ConflictingClaims: two nodes that claim one sandbox hold it",
 		file: "internal/orphan/decide.go",
-		old:  `case live > 1 || (live == 0 && len(claims) > 1):`,
+		old:  `case live > 1, live == 0 && len(claims) > 1, live == 1 && !chosen.Live:`,
 		new:  `case live > 2:`, by: inOrphan,
 	},
 	{

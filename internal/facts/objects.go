@@ -50,7 +50,8 @@ func MayStart(pod *corev1.Pod) bool {
 	return !slices.ContainsFunc(pod.Status.InitContainerStatuses, ran) && !slices.ContainsFunc(pod.Status.ContainerStatuses, ran)
 }
 
-// Shown are the addresses in the pod's network-status. A malformed status has none: then at worst an owner stays unknown.
+// Shown are the addresses in the pod's network-status. A malformed status has none: then at worst an owner stays unknown. Where an address is released
+// by what no pod shows, a malformed status may show it.
 func Shown(pod *corev1.Pod) []ownership.Shown {
 	addresses, err := podnetwork.StatusAddresses(pod.Annotations)
 	if err != nil {

@@ -13,7 +13,7 @@
 //	speaks-for-a-node         the object names no node
 //	carries-a-node-uid        it carries no UID, carried none before, and need not; a missing Node is allowed
 //	not-the-nodes-own-writer  an update leaves the node and the UID that the object carries, and the writer's token names both; with
-//	                          failurePolicy Fail a creation too
+//	                          failurePolicy Fail also a creation, and an update that brings the UID
 //
 // An object with more than 16 owner references goes to the webhook in any case.
 package nodepolicy

@@ -151,7 +151,7 @@ func chooseClaim(claims []Claim) (chosen *Claim, d Decision, held bool) {
 		}
 	}
 	switch {
-	case live > 1 || (live == 0 && len(claims) > 1):
+	case live > 1, live == 0 && len(claims) > 1, live == 1 && !chosen.Live: // a claim of a gone Node does not win against a live one
 		return nil, wait(RowConflictingClaims, v1alpha1.ReasonClaimedTwice, 0, "%d nodes report that they have, or had, this sandbox, and no two can: the addresses are held", len(claims)), true
 	case chosen != nil && chosen.NodeName == "":
 		return nil, wait(RowConflictingClaims, v1alpha1.ReasonClaimantUnknown, 0, "Node UID %s reported that it has, or had, this sandbox, but no object names its machine any more: "+

@@ -18,8 +18,7 @@
 //	                      kubelet is the only evidence
 //	ConflictingClaims     the claims of nodes contradict each other, or  Wait
 //	                      one is of an unknown node
-//	QueryAllNodes         not queried, or the version of the query is    QueryAll, if there is capacity; not within 30 s of a query of
-//	                      not known                                      this process that another process replaced
+//	QueryAllNodes         not queried                                    QueryAll, if there is capacity
 //	AwaitDeletedNodes     queried for less than nodeGoneDelay and        Wait
 //	                      releaseDelay
 //	AwaitAcknowledgments  a node ever seen has not acknowledged, and is  Wait

@@ -55,8 +55,8 @@ func Bound(pod *corev1.Pod) time.Time {
 // Remember adds the recorded facts about the pod's termination: since when it is proven, and which kubelet reported it.
 func (p *Pod) Remember(record *v1alpha1.IPAllocation) {
 	p.AliveNodeUID = record.Spec.AliveNodeUID
-	if p.Begun.IsZero() && record.Spec.ScheduledTime != nil {
-		p.Begun = record.Spec.ScheduledTime.Time
+	if bound := record.Spec.ScheduledTime; bound != nil && (p.Begun.IsZero() || bound.Time.Before(p.Begun)) {
+		p.Begun = bound.Time // a pod is bound once, and others may write the condition of a pod that shows it
 	}
 	report := record.Spec.Kubelet
 	if report == nil {

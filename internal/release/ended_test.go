@@ -240,7 +240,8 @@ func TestARecordRemembersATermination(t *testing.T) {
 		"all": {&v1alpha1.KubeletReport{ObservedTime: observed, WrittenTime: &written, Node: node}, Pod{},
 			Pod{Begun: bound.Time, AliveNodeUID: "node-2", EndedSince: now, EndWritten: longAgo, EndedBy: Known(machine)}},
 		"no writer": {&v1alpha1.KubeletReport{ObservedTime: observed}, Pod{EndWritten: now}, Pod{Begun: bound.Time, AliveNodeUID: "node-2", EndedSince: now, EndWritten: now}},
-		"the pod itself knows better when it began": {nil, Pod{Begun: longAgo}, Pod{Begun: longAgo, AliveNodeUID: "node-2"}},
+		"a later time in the pod, which others may write": {nil, Pod{Begun: longAgo}, Pod{Begun: bound.Time, AliveNodeUID: "node-2"}},
+		"an earlier time in the pod":                      {nil, Pod{Begun: bound.Add(-time.Hour)}, Pod{Begun: bound.Add(-time.Hour), AliveNodeUID: "node-2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.pod.Remember(record(tc.report))

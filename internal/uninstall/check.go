@@ -99,8 +99,8 @@ type ElsewhereError struct {
 }
 
 func (e *ElsewhereError) Error() string {
-	return fmt.Sprintf("nothing was changed: Holdfast's manager is in namespace %s, not in %s: use --namespace=%s",
-		strings.Join(e.Found, " and "), e.Namespace, e.Found[0])
+	return fmt.Sprintf("nothing was changed: Holdfast's manager is in namespace %s, not in %s: name its namespace (kubectl holdfast: --manager-namespace, manager: --namespace)",
+		strings.Join(e.Found, " and "), e.Namespace)
 }
 
 // checkNamespace refuses if the manager's Deployment is in another namespace: it would protect pods during the sweep.

@@ -32,6 +32,9 @@ type Facts struct {
 	Owner *explain.Facts
 	// Named is the pod that has the podref's name now; nil where there is none.
 	Named *corev1.Pod
+	// Queried is since when a query to all nodes about the sandbox stands; the zero time where none does. Absent where none is needed: without agents, for
+	// an ID that no container runtime makes, and where a record names the node.
+	Queried release.Fact[time.Time]
 	// Claims are the ResourceClaims by UID, read where the entry has a UID for its ID.
 	Claims release.Fact[map[types.UID]string]
 	// Showing are the pods whose network-status shows the address.
@@ -79,6 +82,7 @@ func Judge(f *Facts, now time.Time) *Case {
 	c := &Case{TypeMeta: inspect.Type("ReleaseCase"), Entry: *audit.EntryOf(&f.Entry), Objections: []Objection{}}
 	f.showing(c)
 	f.claim(c)
+	f.queried(c, now)
 	if f.Owner != nil {
 		c.Explanation = explain.Explain(f.Owner, now)
 		c.Record = c.Explanation.Record
@@ -172,6 +176,23 @@ func (f *Facts) claim(c *Case) {
 	}
 }
 
+// queried: an agent reports that a sandbox without a known owner is alive only once all nodes are queried about it.
+func (f *Facts) queried(c *Case, now time.Time) {
+	switch {
+	case f.Queried.IsAbsent():
+	case !f.Queried.IsKnown():
+		c.object(false, "whether the nodes are queried about its sandbox could not be read: %s", f.Queried.Why())
+	case !f.Queried.Get().IsZero() && f.Owner != nil:
+		settings := &f.Owner.Settings
+		if due := f.Queried.Get().Add(max(settings.NodeGoneDelay, settings.ReleaseDelay) + settings.SandboxCreationMax); now.Before(due) {
+			c.object(false, "every node is queried about its sandbox, and the responses of their agents are due by %s", due.UTC().Format(time.RFC3339))
+		}
+	case f.Queried.Get().IsZero():
+		c.object(false, "no node has been queried about its sandbox, so that no agent reports whether it is alive; the manager queries every node (kubectl get ipa %s%s), but none in mode Shadow",
+			v1alpha1.OrphanPrefix, f.Entry.SandboxID)
+	}
+}
+
 // owner: what is known of the UID of the record.
 func (f *Facts) owner(c *Case) {
 	o := f.Owner
@@ -222,7 +243,8 @@ func (f *Facts) named(c *Case) {
 // heir: an orphan's entry may be that of a pod of its name which shows no address yet. An entry under a tombstone has no name.
 func (f *Facts) heir(c *Case) {
 	pod := f.Owner.SameName
-	if pod == nil || !strings.HasPrefix(c.Record, v1alpha1.OrphanPrefix) || f.Entry.Releasing != "" || facts.IsTerminal(pod) || pod.Spec.NodeName == "" || len(facts.Shown(pod)) > 0 {
+	mayGet := pod != nil && !facts.IsTerminal(pod) && pod.Spec.NodeName != "" && !pod.Spec.HostNetwork && len(facts.Shown(pod)) == 0
+	if !mayGet || !strings.HasPrefix(c.Record, v1alpha1.OrphanPrefix) || f.Entry.Releasing != "" {
 		return
 	}
 	c.object(true, "pod %s/%s (UID %s) has the name in the record and shows no address yet: it may have been given this one. If it cannot start, delete it", pod.Namespace, pod.Name, pod.UID)

@@ -56,7 +56,7 @@ func heldFacts() *Facts {
 			Node: &v1alpha1.NodeIdentity{UID: "n", MachineID: "m", SystemUUID: "s", BootID: "b"}}},
 		Addresses: []v1alpha1.AddressRecord{{Backend: "whereabouts", Pool: "kube-system/p", IP: "10.0.0.1", SandboxID: sandbox, PodRef: ref.String(), Interface: "net1", ObservedTime: before(time.Hour)}}}}
 	pod := thePod()
-	return &Facts{Entry: theEntry(), Named: pod, Showing: []corev1.Pod{*pod}, Owner: &explain.Facts{UID: uid, Ref: ref, Pod: release.Known(pod), Record: record,
+	return &Facts{Entry: theEntry(), Named: pod, Showing: []corev1.Pod{*pod}, Queried: release.Absent[time.Time](), Owner: &explain.Facts{UID: uid, Ref: ref, Pod: release.Known(pod), Record: record,
 		Records: release.Known([]v1alpha1.IPAllocation{}), Entries: release.Known(ipam.Snapshot{Entries: []ipam.Entry{theEntry()}}),
 		Node: release.Known(theNode(corev1.ConditionUnknown)), Evidence: release.EvidenceKubelet, GuardedNodes: release.Known([]v1alpha1.GuardedNode{}),
 		Settings: release.Settings{ReleaseDelay: time.Minute, SandboxCreationMax: 10 * time.Minute, NodeGoneDelay: 5 * time.Minute}}}
@@ -203,6 +203,21 @@ func TestJudge(t *testing.T) {
 		},
 		"an orphan, and no pod of its name": {
 			change: func(f *Facts) { f.orphaned(nil) },
+		},
+		"an orphan, about which every node is queried": {
+			change: func(f *Facts) { f.orphaned(nil); f.Queried = release.Known(now.Add(-time.Hour)) },
+		},
+		"an orphan, about which every node was queried just now": {
+			change:   func(f *Facts) { f.orphaned(nil); f.Queried = release.Known(now.Add(-time.Minute)) },
+			needless: "the responses of their agents are due by",
+		},
+		"an orphan, about which no node was queried": {
+			change:   func(f *Facts) { f.orphaned(nil); f.Queried = release.Known(time.Time{}) },
+			needless: "no node has been queried about its sandbox",
+		},
+		"an orphan, of which that could not be read": {
+			change:   func(f *Facts) { f.orphaned(nil); f.Queried = release.Unknown[time.Time]("forbidden") },
+			needless: "whether the nodes are queried about its sandbox could not be read: forbidden",
 		},
 		"no record, and no pod of the name": {
 			change: func(f *Facts) { f.Owner, f.Named, f.Showing = nil, nil, nil },

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,9 +18,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/config"
 	"github.com/holdfast-dev/holdfast/internal/inspect/byhand"
 	"github.com/holdfast-dev/holdfast/internal/inspect/who"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/ownership"
 	"github.com/holdfast-dev/holdfast/internal/pages"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -164,14 +167,34 @@ func (c *Cluster) owner(ctx context.Context, f *byhand.Facts, snapshot ipam.Snap
 			owner = r
 		}
 	}
-	if owner == nil {
-		return nil
-	}
 	configuration, err := c.Configuration(ctx)
 	if err != nil {
 		return err
 	}
+	f.Queried = c.queriedAll(ctx, configuration, f.Entry.SandboxID, owner)
+	if owner == nil {
+		return nil
+	}
 	s := shared{configuration: configuration, entries: release.Known(snapshot), records: release.Known(records), guarded: release.FactOf(c.GuardedNodes(ctx))}
+	c.readPolicies(ctx, &s)
 	f.Owner, err = c.factsOfRecord(ctx, s, owner)
 	return err
+}
+
+// queriedAll is byhand.Facts.Queried.
+func (c *Cluster) queriedAll(ctx context.Context, configuration *Configuration, sandbox string, owner *v1alpha1.IPAllocation) release.Fact[time.Time] {
+	isOwned := owner != nil && (owner.Spec.NodeName != "" || owner.Spec.Kubelet != nil || !strings.HasPrefix(owner.Name, v1alpha1.OrphanPrefix))
+	if isOwned || config.Evidence(configuration.ManagerConfiguration) != release.EvidenceAgent || ownership.KindOf(sandbox) != ownership.KindSandbox {
+		return release.Absent[time.Time]()
+	}
+	all, err := read[v1alpha1.AllNodesQuery](ctx, c, client.ObjectKey{Name: v1alpha1.AllNodesQueryName}, "allnodesqueries.holdfast.dev")
+	if err != nil || all == nil {
+		return release.FactOf(time.Time{}, err)
+	}
+	for i := range all.Spec.Queries {
+		if q := &all.Spec.Queries[i]; q.SandboxID == sandbox {
+			return release.Known(q.Time.Time)
+		}
+	}
+	return release.Known(time.Time{})
 }

@@ -225,6 +225,10 @@ func (c *Cluster) isExcluded(ctx context.Context, namespace string) (bool, error
 	if _, err := c.get(ctx, client.ObjectKey{Name: namespace}, &object, "namespaces"); err != nil {
 		return false, err
 	}
+	configuration, err := c.Configuration(ctx)
+	if err != nil {
+		return false, err
+	}
 	return namespace == metav1.NamespaceSystem || namespace == c.Namespace || namespace == agentName ||
-		object.Labels[v1alpha1.OptOutLabel] == v1alpha1.GuardAnnotationOff, nil
+		slices.Contains(configuration.Protection.ExcludedNamespaces, namespace) || object.Labels[v1alpha1.OptOutLabel] == v1alpha1.GuardAnnotationOff, nil
 }

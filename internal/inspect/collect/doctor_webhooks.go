@@ -195,7 +195,7 @@ func isUnprotected(pod *corev1.Pod) bool {
 func refusal(err error, namespace string) (string, error) {
 	var forbidden *inspect.ForbiddenError
 	switch failure := dryRunError(err, "patch", namespace); {
-	case err == nil, apierrors.IsNotFound(err):
+	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err): // the pod is gone, and another one may have its name
 		return "", nil
 	case errors.As(failure, &forbidden):
 		return "", failure
@@ -203,6 +203,9 @@ func refusal(err error, namespace string) (string, error) {
 		return "", fmt.Errorf("the dry run was refused, which says nothing about the real thing: %w", err)
 	case err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy 'holdfast-finalizer'"):
 		return "", &inspect.ForbiddenError{Verb: v1alpha1.UnholdVerb, Resource: "ipallocations.holdfast.dev", Scope: everywhere, Err: err}
+	}
+	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsInternalError(err) && !apierrors.IsBadRequest(err) {
+		return "", fmt.Errorf("the dry run failed, which says nothing about the real thing: %w", err)
 	}
 	return err.Error(), nil
 }

@@ -138,14 +138,19 @@ func (c *Cluster) share(ctx context.Context) (shared, error) {
 	} else {
 		s.entries, s.unserved.Pools = release.Known(backend.All()), !pools
 	}
-	if config.Evidence(configuration.ManagerConfiguration) == release.EvidenceAgent {
-		found, err := c.admissionPolicies(ctx)
-		s.policies = release.FactOf(reportpolicy.Evidence(found.Policies, found.Bindings), err)
-	}
+	c.readPolicies(ctx, &s)
 	s.guarded = release.FactOf(c.GuardedNodes(ctx))
 	records, err := c.Records(ctx)
 	s.records = release.FactOf(records, orUnserved(err, &s.unserved.Records))
 	return s, ctx.Err()
+}
+
+// readPolicies reads since when policies make a kubelet's report evidence. Without agents none is needed.
+func (c *Cluster) readPolicies(ctx context.Context, s *shared) {
+	if config.Evidence(s.configuration.ManagerConfiguration) == release.EvidenceAgent {
+		found, err := c.admissionPolicies(ctx)
+		s.policies = release.FactOf(reportpolicy.Evidence(found.Policies, found.Bindings), err)
+	}
 }
 
 // factsOf are the facts of one UID; pod is the one that has the name now.

@@ -140,6 +140,11 @@ var _ = suite.Describe("A release by hand", Ordered, func() {
 		Expect(r.err).To(ContainSubstring("expected 2s or more"))
 		Expect(w.entries(ctx)).To(HaveLen(5))
 
+		By("where the manager's delays cannot be read")
+		r = plugin(ctx, "release", "--manager-namespace", "elsewhere", "--from-report", first, "--from-report", second, "--reason", reason, "--confirm", "2")
+		Expect(r.code).To(Equal(5), r.out+r.err)
+		Expect(r.err).To(ContainSubstring("that is unknown: defaults (there is no Deployment elsewhere/"))
+
 		By("far enough from each other")
 		backdate(first, time.Minute)
 		w.patchPool(ctx, 4, nil)
