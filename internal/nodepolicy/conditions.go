@@ -74,8 +74,8 @@ const (
 	isTheTokens = "has(r.name) && r.name == nodeName && has(r.uid) && r.uid == nodeUID"
 )
 
-// notTheWriter is false for an update by a writer whose token is bound to the object's node and to the UID that it carries, before and after the
-// write. A creation, where oldObject is null, is judged, and so is an update that brings the UID: a token outlives its Node, as long as its pod does.
+// notTheWriter is false for an update by a writer with a token that is bound to the object's node and to the UID that it carries, before and
+// after the write. A creation, where oldObject is null, is judged, and so is an update that brings the UID: a token outlives its Node, as long as its pod does.
 // With failurePolicy Fail both pass, or a node's agent could not start before a manager does, which may need it for its network. An unchanged UID
 // alone does not suffice: a write of a stale object leaves it too. The name comes last, because the policy's expression may fail.
 func notTheWriter(spec *v1alpha1.NodeResourcePolicySpec) string {
