@@ -24,9 +24,13 @@ type changes struct {
 	addresses sets.Set[netip.Addr]
 }
 
+func (c *changes) isEmpty() bool {
+	return !c.all && len(c.podRefs)+len(c.sandboxes)+len(c.addresses) == 0
+}
+
 // add adds pod references, of which those that name no pod are left out: their entries are found by address.
 func (c *changes) add(podRefs, sandboxes []string, addresses []netip.Addr) {
-	if c.all {
+	if c.all || len(podRefs)+len(sandboxes)+len(addresses) == 0 {
 		return
 	}
 	if c.podRefs == nil {

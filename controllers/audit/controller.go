@@ -246,12 +246,18 @@ func (a *auditor) compare(ctx context.Context) error {
 
 // examine audits what changed, or everything, and leaves the result in a.last.
 func (a *auditor) examine(ctx context.Context, c changes, followed bool) error {
-	r, err := a.read(ctx)
+	divided, err := a.backend.SlicePools(ctx)
 	if err != nil {
 		return err
 	}
-	a.addSandboxes(&c, r.scheduled)
-	if c.all || !equality.Semantic.DeepEqual(r.divided, a.last.divided) {
+	scheduled := sets.New(a.options.Scheduled()...) // as of the beginning
+	a.addSandboxes(&c, scheduled)
+	c.all = c.all || !equality.Semantic.DeepEqual(divided, a.last.divided)
+	if c.isEmpty() {
+		return nil // the findings of the last audit stand
+	}
+	r := a.read(divided)
+	if c.all {
 		facts, err := a.observeAll(ctx, r)
 		if err != nil {
 			return err
@@ -264,7 +270,7 @@ func (a *auditor) examine(ctx context.Context, c changes, followed bool) error {
 		}
 		a.last.result = a.last.result.With(ipamaudit.Examine(facts), scope)
 	}
-	a.last.scheduled = r.scheduled
+	a.last.scheduled = scheduled
 	if r.networks.Err() != nil { // nothing is known of a network, so that findings may be left out
 		a.changes.addAll()
 	}

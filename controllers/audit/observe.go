@@ -23,17 +23,13 @@ import (
 type reading struct {
 	networks *claim.Networks
 	divided  []*ipam.SlicePool
-	// scheduled are the sandboxes at which the orphan controller will look, as of the beginning.
-	scheduled sets.Set[string]
 	// recorded are the sandboxes of entries that a record has.
 	recorded     func(context.Context, []ipamaudit.Entry) (sets.Set[string], error)
 	reservations func(context.Context) ([]ipam.Reservation, error)
 }
 
-func (a *auditor) read(ctx context.Context) (*reading, error) {
-	divided, err := a.backend.SlicePools(ctx)
-	return &reading{networks: claim.From(a.client, a.backend, a.options.Rules), divided: divided, scheduled: sets.New(a.options.Scheduled()...),
-		recorded: a.allRecorded, reservations: a.backend.Reservations}, err
+func (a *auditor) read(divided []*ipam.SlicePool) *reading {
+	return &reading{networks: claim.From(a.client, a.backend, a.options.Rules), divided: divided, recorded: a.allRecorded, reservations: a.backend.Reservations}
 }
 
 // observeAll reads pods and pools from the cache, and the reservations live and last: whereabouts writes an entry first and its
@@ -86,11 +82,11 @@ func (a *auditor) observeLive(ctx context.Context, due []*knownFinding) (ipamaud
 		}
 	}
 	snapshot.Problems = append(snapshot.Problems, all.Problems...)
-	r, err := a.read(ctx)
+	divided, err := a.backend.SlicePools(ctx)
 	if err != nil {
 		return ipamaudit.Facts{}, err
 	}
-	return a.facts(ctx, r, pods, &snapshot)
+	return a.facts(ctx, a.read(divided), pods, &snapshot)
 }
 
 // facts puts together what was read, and adds slices, accounts and reservations. Accounts come after the entries: what leads to one may

@@ -36,7 +36,9 @@ type surroundings struct {
 
 // addSandboxes adds to the changes the entries of sandboxes that a record, or the orphan controller, has begun or ceased to lead to.
 func (a *auditor) addSandboxes(c *changes, scheduled sets.Set[string]) {
-	c.add(nil, scheduled.SymmetricDifference(a.last.scheduled).UnsortedList(), nil)
+	if !scheduled.Equal(a.last.scheduled) {
+		c.add(nil, scheduled.SymmetricDifference(a.last.scheduled).UnsortedList(), nil)
+	}
 	there := a.backend.Find(ipam.Query{SandboxIDs: c.sandboxes.UnsortedList()})
 	for i := range there.Entries {
 		c.add([]string{there.Entries[i].PodRef}, nil, []netip.Addr{there.Entries[i].IP})

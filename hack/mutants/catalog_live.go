@@ -141,6 +141,12 @@ var livenessMutants = []mutant{
 		new:  `a.clock.Since(a.last.full) < 0`, by: inRepair,
 	},
 	{
+		rule: "audit: a change of which only the address or the sandbox is known is audited (0296)",
+		file: "controllers/audit/changes.go",
+		old:  `return !c.all && len(c.podRefs)+len(c.sandboxes)+len(c.addresses) == 0`,
+		new:  `return !c.all && len(c.podRefs) == 0`, by: inRepair,
+	},
+	{
 		rule: "security: an annotation that is too large is not parsed (2)",
 		file: "internal/podnetwork/attachments.go",
 		old:  `if len(value) > MaxNetworksBytes {`,

@@ -60,7 +60,7 @@ var auditUnchanged = experiment{
 	rows: []row{{
 		Row: page.Row{Name: "audit", Title: "audit at 100,000 entries, nothing changed", Against: "at 10,000 entries", Unit: ratio,
 			Target: result.Target{Op: result.AtMost, Value: 1.1},
-			Limit:  "An audit compares what changed since the last one; every sixth, not measured here, compares everything. The rest is the garbage collector's: with GOGC=off both arms take the same time."},
+			Limit:  "An audit compares what changed since the last one; every sixth, not measured here, compares everything."},
 		figure: secondsOver(manyEntries, fewEntries),
 	}},
 	prepare: func(ctx context.Context, w *world) ([]arm, error) {
