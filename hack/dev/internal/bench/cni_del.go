@@ -32,7 +32,7 @@ const (
 var amongRecords = experiment{
 	repeats: 3,
 	cold:    true,
-	needs:   needs{reports: true},
+	needs:   needs{reports: true, poolsApart: true},
 	rows: []row{
 		{
 			Row: page.Row{Name: "cni-del", Title: "admission of a CNI DEL at 100,000 records", Against: "at 1,000 records", Unit: ratio, Target: result.Target{Op: result.AtMost, Value: 1.1},
@@ -82,9 +82,9 @@ func (w *world) startAndLive(ctx context.Context) (int, map[string]float64, erro
 	return w.startThenLive(ctx, w.size(30, 10))
 }
 
-// startThenLive starts the manager and has n pods live when it has nothing to do any more, one after the other: each CNI call of whereabouts lists all
-// pools, and of many at once would fill the processors. A life costs what it does in the median: a round, an audit and a garbage collection, which take
-// a second or more beside 100,000 records, fall into some of them.
+// startThenLive starts the manager and has n pods live when it has nothing to do any more, one after the other, so that none waits for
+// another. A life costs what it does in the median: a round, an audit and a garbage collection, which take a second or more beside 100,000 records, fall
+// into some of them.
 func (w *world) startThenLive(ctx context.Context, n int) (int, map[string]float64, error) {
 	if err := errors.Join(w.cluster.StartManager(ctx), pass(ctx, startTime), w.awaitIdle(ctx)); err != nil {
 		return 0, nil, err

@@ -87,13 +87,13 @@ func (w *world) fillPool(ctx context.Context, pool, n, records int) error {
 		if err := w.seed.Create(ctx, p); err != nil {
 			return err
 		}
-		return w.seed.Create(ctx, whereaboutsObject("OverlappingRangeIPReservation", address(i+1),
+		return w.seed.Create(ctx, w.populated("OverlappingRangeIPReservation", address(i+1),
 			map[string]any{"podref": p.Namespace + "/" + p.Name, "ifname": "net1", "containerid": ""}))
 	})
 	if err != nil {
 		return err
 	}
-	if err := w.seed.Create(ctx, whereaboutsObject("IPPool", fmt.Sprintf("10.%d.0.0-16", 16+pool), map[string]any{"range": network, "allocations": allocations})); err != nil {
+	if err := w.seed.Create(ctx, w.populated("IPPool", fmt.Sprintf("10.%d.0.0-16", 16+pool), map[string]any{"range": network, "allocations": allocations})); err != nil {
 		return err
 	}
 	return await(ctx, "a record of each pod", func(ctx context.Context) (bool, error) {

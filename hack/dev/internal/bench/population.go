@@ -15,8 +15,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/hack/dev/simnode"
 )
 
 const (
@@ -58,6 +62,11 @@ func (w *world) populate(ctx context.Context) (*population, error) {
 	if err := w.node(ctx, kubelet, deadNode); err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, err
 	}
+	if w.experiment.needs.poolsApart {
+		if err := w.seed.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.poolNamespace()}}); err != nil {
+			return nil, err
+		}
+	}
 	if err := w.fillPool(ctx, 0, 1, 1); err != nil {
 		return nil, err
 	}
@@ -76,8 +85,8 @@ func (w *world) populate(ctx context.Context) (*population, error) {
 	}{
 		{"/api/v1/namespaces/" + oursNamespace + "/pods/" + p.first.name, "/registry/pods/" + oursNamespace + "/" + p.first.name, nil},
 		{holdfastAPI + "ipallocations/" + p.first.uid, "/registry/holdfast.dev/ipallocations/" + p.first.uid, &p.first.recordUID},
-		{"/apis/whereabouts.cni.cncf.io/v1alpha1/namespaces/kube-system/overlappingrangeipreservations/" + p.first.address,
-			"/registry/whereabouts.cni.cncf.io/overlappingrangeipreservations/kube-system/" + p.first.address, &p.first.reservationUID},
+		{"/apis/whereabouts.cni.cncf.io/v1alpha1/namespaces/" + w.poolNamespace() + "/overlappingrangeipreservations/" + p.first.address,
+			"/registry/whereabouts.cni.cncf.io/overlappingrangeipreservations/" + w.poolNamespace() + "/" + p.first.address, &p.first.reservationUID},
 	} {
 		content, uid, err := w.raw(ctx, of.path)
 		if err != nil {
@@ -88,6 +97,21 @@ func (w *world) populate(ctx context.Context) (*population, error) {
 		}
 	}
 	return p, nil
+}
+
+// poolNamespace is that of the population's pools and reservations.
+func (w *world) poolNamespace() string {
+	if w.experiment.needs.poolsApart {
+		return "whereabouts"
+	}
+	return simnode.WhereaboutsNamespace
+}
+
+// populated is an object of whereabouts that belongs to the population.
+func (w *world) populated(kind, name string, spec map[string]any) *unstructured.Unstructured {
+	o := whereaboutsObject(kind, name, spec)
+	o.SetNamespace(w.poolNamespace())
+	return o
 }
 
 // raw is an object as the API server returns it.
@@ -132,7 +156,7 @@ func (p *population) addPool(ctx context.Context, pool, n int) error {
 		allocations[strconv.Itoa(i)] = map[string]any{"id": s.sandbox, "podref": oursNamespace + "/" + s.name, "ifname": "net1"}
 	}
 	of := seatOf(pool, 1)
-	if err := p.w.seed.Create(ctx, whereaboutsObject("IPPool", of.pool, map[string]any{"range": of.network, "allocations": allocations})); err != nil {
+	if err := p.w.seed.Create(ctx, p.w.populated("IPPool", of.pool, map[string]any{"range": of.network, "allocations": allocations})); err != nil {
 		return err
 	}
 	return p.w.eachCopy(ctx, n, p.copied, func(i int) *strings.Replacer { return p.as(seatOf(pool, i+1), i) }, putOf)

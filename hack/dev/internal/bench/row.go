@@ -58,6 +58,9 @@ type needs struct {
 	nodes []string
 	// delTimeout is whereabouts' limit of a CNI DEL; the plugin's own, a minute, by default.
 	delTimeout time.Duration
+	// poolsApart has the pools of a population in a second namespace of whereabouts. Each CNI call of whereabouts lists all pools of its own one, and
+	// what that takes of the API server is not Holdfast's.
+	poolsApart bool
 	// managerEnv are KEY=value entries for the manager.
 	managerEnv []string
 	// configure changes the installed configuration of the manager; nil where it stays.

@@ -126,6 +126,9 @@ func newWorld(ctx context.Context, o Options, e experiment, suffix string) (_ *w
 func (w *world) asInstalled(c *configv1alpha1.ManagerConfiguration) {
 	c.Server.MetricsBindAddress = w.metrics
 	c.NodeResources.SweepInterval = &metav1.Duration{Duration: 10 * time.Minute}
+	if w.experiment.needs.poolsApart {
+		c.Whereabouts.Namespaces = []string{simnode.WhereaboutsNamespace, w.poolNamespace()}
+	}
 	if w.experiment.needs.configure != nil {
 		w.experiment.needs.configure(c)
 	}
