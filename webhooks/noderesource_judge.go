@@ -11,7 +11,6 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,6 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/nodeidentity"
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
 	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
 // ruling is the decision about a request.
@@ -164,7 +164,7 @@ func (g *nodeResourceGuard) judgeWrite(ctx context.Context, w *nodeidentity.Writ
 // nodeFact is what was read of a Node. Only the API server's own "not found" is an absence.
 func nodeFact(node client.Object, err error) release.Fact[nodeidentity.Node] {
 	switch {
-	case apierrors.IsNotFound(err):
+	case served.IsAbsent(err):
 		return release.Absent[nodeidentity.Node]()
 	case err != nil:
 		return release.Unknown[nodeidentity.Node](err.Error())

@@ -66,7 +66,7 @@ func (o *options) newReleaseCommand() *cobra.Command {
   kubectl holdfast release 192.168.2.3 --dry-run
 
   # The machine is scrap: no kubelet or agent will ever report its termination
-  kubectl holdfast release 192.168.2.3 --reason "INC-1432: node-b burnt down, seen by ops"
+  kubectl holdfast release 192.168.2.3 --as-manager --reason "INC-1432: node-b burnt down, seen by ops"
 
   # What leaked before Holdfast was there
   kubectl holdfast audit --report first.json

@@ -34,6 +34,9 @@ the pod of that UID, it removes the finalizer and writes the annotation holdfast
 "Kept: REASON", or "GivenUp: REASON" if the addresses could not be kept. Other finalizers stay. Where
 another webhook makes every patch of the pod fail, it patches pods/status.
 
+The component refuse-foreign-removals refuses your tombstones. A user who may impersonate the
+manager's account can have them written by that account (--as-manager).
+
 Needed rights: get and patch pods; patch pods/status where a webhook is in the way; create events
 (events.k8s.io); get ipallocations; list and patch ippools; get, list and patch
 overlappingrangeipreservations; the verb unhold on ipallocations.holdfast.dev, which cluster-admin
@@ -41,8 +44,8 @@ has and the role edit has not.`
 
 type unholdOptions struct {
 	*options
-	reason string
-	force  bool
+	reason           string
+	force, asManager bool
 }
 
 func (o *options) newUnholdCommand() *cobra.Command {
@@ -62,6 +65,7 @@ func (o *options) newUnholdCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&u.reason, "reason", "", "why, in a `sentence` that others will read")
 	cmd.Flags().BoolVar(&u.force, "force", false, "go on where its addresses could not be kept from a pod of the same name")
+	cmd.Flags().BoolVar(&u.asManager, "as-manager", false, "write the tombstones as the manager's account, where a policy refuses all others; needs the right to impersonate it")
 	return cmd
 }
 
@@ -129,6 +133,11 @@ func (u *unholdOptions) keepAddresses(ctx context.Context, c *collect.Cluster, p
 	pools, served, err := c.Pools(ctx)
 	if err != nil || !served {
 		return err
+	}
+	if u.asManager {
+		if pools, err = c.AsManager(ctx); err != nil {
+			return err
+		}
 	}
 	kept, err := finalizer.Keep(ctx, c.Client, pools, pod)
 	for _, request := range kept {

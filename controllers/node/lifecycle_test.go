@@ -357,7 +357,23 @@ func TestNotes(t *testing.T) {
 			n.list(page("5", "", node("u1", "a", "3")))
 			n.event(watch.Event{Type: watch.Modified, Object: node("u1", "b", "7")}, false)
 		}, "7", "8", []string{"a", "b"}},
+		"a Node for a moment, while another replica leads": {func(n *notes) {
+			n.event(watch.Event{Type: watch.Added, Object: node("u1", "a", "3")}, false)
+			n.event(watch.Event{Type: watch.Deleted, Object: node("u1", "a", "7")}, false)
+		}, "7", "8", nil},
+		"a Node that a later list lacks, while another replica leads": {func(n *notes) {
+			n.list(page("5", "", node("u1", "a", "3")))
+			n.begin()
+			n.list(page("7", ""))
+		}, "7", "8", nil},
+		"a Node that a later list lacks": {func(n *notes) {
+			n.lead()
+			n.list(page("5", "", node("u1", "a", "3")))
+			n.begin()
+			n.list(page("7", ""))
+		}, "7", "8", []string{"a"}},
 		"a Node for a moment": {func(n *notes) {
+			n.lead()
 			n.event(watch.Event{Type: watch.Added, Object: node("u1", "a", "3")}, false)
 			n.wrote("u1", 1)
 			n.event(watch.Event{Type: watch.Deleted, Object: node("u1", "a", "7")}, false)

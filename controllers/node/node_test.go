@@ -205,6 +205,20 @@ func TestR10AnObjectThatAnotherClientDeletesIsCreatedAgainAndNothingIsGoneMeanwh
 	})
 }
 
+// TestR10AnObjectThatIsCreatedAgainNamesItsNode: no record names the Node, which is registered.
+func TestR10AnObjectThatIsCreatedAgainNamesItsNode(t *testing.T) {
+	play(t, func(w *world) {
+		node := w.register("node", "A")
+		w.pass(soon)
+		w.pass(time.Hour)
+		w.delete(w.object(node))
+		w.pass(soon)
+		if name := w.object(node).Spec.NodeName; name != "node" {
+			t.Errorf("the object names Node %q", name)
+		}
+	})
+}
+
 func TestR10AMachineThatAnotherClientRemovesBeginsTheObservationAgain(t *testing.T) {
 	play(t, func(w *world) {
 		node := w.register("node", "A")

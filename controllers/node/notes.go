@@ -28,6 +28,8 @@ type notes struct {
 	last map[types.UID]v1alpha1.NodeIdentity
 	// unwritten are the reports that are in no GuardedNode yet, by Node UID.
 	unwritten map[types.UID]reports
+	// isLeading: this replica writes GuardedNodes. Until then the notes are those of a replica that starts now: of the Nodes that are there.
+	isLeading bool
 	// unseen are Nodes that were never seen, by name, until a Node of the name reports.
 	unseen map[string]*unseen
 }
@@ -43,6 +45,22 @@ type unseen struct {
 type reports struct {
 	name     string
 	machines []v1alpha1.NodeIdentity
+}
+
+// lead begins to keep the reports of deleted Nodes.
+func (n *notes) lead() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.isLeading = true
+}
+
+// begin is called before a list, which has all Nodes that are there.
+func (n *notes) begin() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.isLeading {
+		n.last, n.unwritten = nil, nil
+	}
 }
 
 // list notes a page of a list. The last page makes the notes complete.
@@ -83,6 +101,11 @@ func (n *notes) event(e watch.Event, isList bool) (stillList bool) {
 // report notes a machine, unless it is the Node's last report.
 func (n *notes) report(node *corev1.Node, isDeleted bool) {
 	delete(n.unseen, node.Name)
+	if isDeleted && !n.isLeading {
+		delete(n.last, node.UID)
+		delete(n.unwritten, node.UID)
+		return
+	}
 	machine := facts.Identity(node)
 	last, isKnown := n.last[node.UID]
 	if n.last == nil {

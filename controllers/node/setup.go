@@ -127,6 +127,7 @@ func Setup(mgr manager.Manager, clk clock.PassiveClock, o Options) (*Lifecycle, 
 		NewQueue: backoff.NewQueue[request](o.SimulatedQueues)},
 		source.TypedFunc[request](func(_ context.Context, q requests) error {
 			r.queue = q
+			o.Watches.notes.lead()
 			q.Add(request{})
 			again := func() { q.Add(request{}) }
 			o.Watches.changed.Store(&again)

@@ -91,6 +91,9 @@ type counted struct {
 
 // ListWithContext lists.
 func (c *counted) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	if o.Continue == "" {
+		c.watches.notes.begin()
+	}
 	list, err := c.ListerWatcherWithContext.ListWithContext(ctx, o)
 	c.watches.listed() // before the notes have the version: the observation before it has ended
 	if nodes, is := list.(*corev1.NodeList); is && err == nil {
@@ -102,6 +105,9 @@ func (c *counted) ListWithContext(ctx context.Context, o metav1.ListOptions) (ru
 // WatchWithContext watches.
 func (c *counted) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	isList := o.SendInitialEvents != nil && *o.SendInitialEvents
+	if isList {
+		c.watches.notes.begin()
+	}
 	w, err := c.ListerWatcherWithContext.WatchWithContext(ctx, o)
 	if isList {
 		c.watches.listed()

@@ -115,7 +115,7 @@ func (s *sweeper) liveNode(ctx context.Context, name string) nodeidentity.Eviden
 
 func nodeFact(name string, node *metav1.ObjectMeta, err error) release.Fact[nodeidentity.Node] {
 	switch {
-	case apierrors.IsNotFound(err):
+	case served.IsAbsent(err):
 		return release.Absent[nodeidentity.Node]()
 	case err != nil:
 		return release.Unknown[nodeidentity.Node](fmt.Sprintf("Node %s could not be read: %v", name, err))

@@ -126,6 +126,16 @@ func TestAClaimantIsQueriedAloneOnceEveryOtherNodeHasResponded(t *testing.T) {
 	}
 }
 
+func TestAClaimThatCannotBeRecordedIsExplained(t *testing.T) {
+	claimant := onepod.Node("node", "node-1", "m1")
+	s := newSearch(t, claimant)
+	s.queryAll()
+	s.claims(claimant, "")
+	s.acknowledges(claimant, 0)
+	s.FailWrites = "update v1alpha1.ipallocation"
+	waitsWith(t, s.advance(), v1alpha1.ReasonReleaseFailed)
+}
+
 func TestAQueryOfAClaimantThatCannotBeWrittenIsExplained(t *testing.T) {
 	claimant := onepod.Node("node", "node-1", "m1")
 	s := newSearch(t, claimant)

@@ -248,8 +248,9 @@ func (k *reclaimer) reclaim(ctx context.Context, ids []sandboxID, read *reports,
 		}
 		result, err := k.orphans.act(ctx, v, d)
 		if err = shadow.Ignore(err); err != nil {
-			log.FromContext(ctx).Error(err, "Reconciling a sandbox without an owner failed; trying again", "sandbox", v.id)
-			k.feed.Add(v.id)
+			log.FromContext(ctx).Error(errors.Join(err, k.orphans.explainFailure(ctx, v, d, err)),
+				"Reconciling a sandbox without an owner failed; trying again", "sandbox", v.id)
+			k.feed.AddAfter(nodelife.LookInterval, v.id)
 			continue
 		}
 		if result.RequeueAfter > 0 {

@@ -58,6 +58,29 @@ func TestI1ASandboxWhoseAddressALaterOneTookOver(t *testing.T) {
 	}
 }
 
+// TestI1AFormerSandboxHoldsTheTombstoneOfALaterOne: the pod object vanished, and the later sandbox is gone.
+func TestI1AFormerSandboxHoldsTheTombstoneOfALaterOne(t *testing.T) {
+	record := onepod.RecordOfOld(onepod.OldMachine())
+	sandbox, address := record.Spec.Sandboxes[0], record.Spec.Addresses[0]
+	sandbox.ID, address.SandboxID, address.PoolResourceVersion = "next-sandbox", "next-sandbox", "101"
+	record.Spec.Sandboxes, record.Spec.Addresses = append(record.Spec.Sandboxes, sandbox), append(record.Spec.Addresses, address)
+	f := newWorld(t, record, onepod.Node("node", "node-1", "m1"))
+	f.r.options.Evidence = release.EvidenceAgent
+	f.Pool.Entries[0].SandboxID, f.Pool.Entries[0].PoolResourceVersion, f.Pool.Cached = "next-sandbox", "101", "101"
+	f.holdsUntil(0, time.Second)
+	if f.Pool.Entries[0].Releasing != "old" {
+		t.Fatalf("the pool has %+v, expected a tombstone", f.Pool.Entries)
+	}
+	f.respond("old-sandbox", v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, "old")
+	f.respond("next-sandbox", v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, "old")
+	f.holdsUntil(2*time.Second, time.Hour)
+	if state := f.Record().Status.State; state != v1alpha1.StateHeld {
+		t.Errorf("state %q, expected Held: both sandboxes are the pod's", state)
+	}
+	f.respond("old-sandbox", v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, "old")
+	f.releasesAfter(time.Hour + time.Second)
+}
+
 // TestI2AnAddressIsReleasedOnceEachSandboxThatHadItIsGone.
 func TestI2AnAddressIsReleasedOnceEachSandboxThatHadItIsGone(t *testing.T) {
 	f := followedOnce(t)

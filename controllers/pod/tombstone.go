@@ -99,7 +99,8 @@ func (v *view) unproven(backend string, d release.Decision) []ipam.Request {
 		if givesUp(d, held.SandboxID) {
 			continue
 		}
-		inherited := v.podFact.IsAbsent() && !held.Superseded && !held.Conflict && held.Releasing == ""
+		isOfName := held.Owner != nil && *held.Owner == v.ref() && !facts.ShowsAddress(v.sameName, held.Key)
+		inherited := v.podFact.IsAbsent() && !held.Superseded && (!held.Conflict || isOfName) && held.Releasing == ""
 		if held.Backend == backend && (inherited || held.Removed) {
 			requests = append(requests, ipam.Request{Key: held.Key, Record: string(v.uid)})
 		}

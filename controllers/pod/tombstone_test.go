@@ -84,6 +84,35 @@ func TestI1AVanishedPodObjectReleasesNothing(t *testing.T) {
 	}
 }
 
+// TestI1AVanishedPodInAConflictKeepsItsAddressFromTheNextOneOfItsName: an earlier user of the address is not proven gone either.
+func TestI1AVanishedPodInAConflictKeepsItsAddressFromTheNextOneOfItsName(t *testing.T) {
+	for name, tc := range map[string]struct {
+		entries []ipam.Entry
+		next    string
+		want    string
+	}{
+		"its entry stands":                      {onepod.HeldByOld(), "", "holdfast-releasing/old"},
+		"its entry was removed":                 {nil, "", "holdfast-releasing/old"},
+		"the next one shows another address":    {onepod.HeldByOld(), "10.0.0.6", "holdfast-releasing/old"},
+		"the next one shows the address by now": {onepod.HeldByOld(), "10.0.0.5", "default/web-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rival := onepod.RecordOfOld(onepod.OldMachine())
+			rival.Name, rival.Spec.PodName, rival.Spec.Sandboxes[0].ID, rival.Spec.Addresses[0].SandboxID = "rival", "db-0", "third-sandbox", "third-sandbox"
+			objects := []client.Object{onepod.RecordOfOld(onepod.OldMachine()), rival, onepod.Node("node", "node-1", "m1")}
+			if tc.next != "" {
+				objects = append(objects, onepod.PodOf("new", tc.next))
+			}
+			f := newWorld(t, objects...)
+			f.Pool.Entries = tc.entries
+			f.holdsUntil(0, time.Second, time.Hour)
+			if len(f.Pool.Entries) != 1 || f.Pool.Entries[0].PodRef != tc.want {
+				t.Errorf("the pool has %+v, expected %s", f.Pool.Entries, tc.want)
+			}
+		})
+	}
+}
+
 // lateRecords is a cache that has not seen yet that a record was deleted.
 type lateRecords struct {
 	client.Client

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
@@ -17,9 +18,9 @@ type hold struct {
 	reason v1alpha1.Reason
 }
 
-// holdOf reads the hold from the condition of a pod; false for a pod that is not being deleted, or has no condition yet.
+// holdOf reads the hold from the condition of a pod; false for a pod that is not being deleted, has no condition yet, or has lost the finalizer.
 func holdOf(pod *corev1.Pod) (hold, bool) {
-	if pod.DeletionTimestamp == nil {
+	if pod.DeletionTimestamp == nil || !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer) {
 		return hold{}, false
 	}
 	for i := range pod.Status.Conditions {

@@ -21,7 +21,7 @@ import (
 func waiting(uid types.UID, deleted time.Time, reason v1alpha1.Reason) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "name-of-" + string(uid), UID: uid}}
 	if !deleted.IsZero() {
-		pod.DeletionTimestamp = &metav1.Time{Time: deleted}
+		pod.DeletionTimestamp, pod.Finalizers = &metav1.Time{Time: deleted}, []string{v1alpha1.Finalizer, "example.com/other"}
 	}
 	if reason != "" {
 		pod.Status.Conditions = []corev1.PodCondition{{Type: v1alpha1.IPsReleasedCondition, Status: corev1.ConditionFalse, Reason: string(reason)}}
@@ -59,6 +59,15 @@ func TestTheOldestHoldOfEachReason(t *testing.T) {
 		t.Errorf("after the pod went (-want +got):\n%s", diff)
 	}
 
+	released := waiting("c", now.Add(-time.Second), v1alpha1.ReasonConflict)
+	released.Finalizers = []string{"example.com/other"}
+	events.OnUpdate(waiting("c", now.Add(-time.Second), v1alpha1.ReasonConflict), released)
+	delete(want, "Conflict")
+	if diff := cmp.Diff(want, seen.OldestHolds()); diff != "" {
+		t.Errorf("after a pod had lost the finalizer (-want +got):\n%s", diff)
+	}
+
+	events.OnAdd(waiting("c", now.Add(-time.Second), v1alpha1.ReasonConflict), false)
 	events.OnUpdate(waiting("c", now.Add(-time.Second), v1alpha1.ReasonConflict), waiting("next of its name", time.Time{}, ""))
 	delete(want, "Conflict")
 	if diff := cmp.Diff(want, seen.OldestHolds()); diff != "" {

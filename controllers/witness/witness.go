@@ -88,6 +88,8 @@ func (p *Pods) see(object any) {
 	}
 	if held, ok := holdOf(pod); ok {
 		p.holds[pod.UID] = held
+	} else {
+		delete(p.holds, pod.UID)
 	}
 }
 

@@ -275,8 +275,8 @@ func removePending`, by: inWhereabouts,
 	{
 		rule: "protection: a pod that vanished leaves tombstones (S3)",
 		file: "controllers/pod/tombstone.go",
-		old:  `inherited := v.podFact.IsAbsent() && !held.Superseded && !held.Conflict && held.Releasing == ""`,
-		new:  `inherited := held.Conflict`, by: inPods,
+		old:  `inherited := v.podFact.IsAbsent() && !held.Superseded && (!held.Conflict || isOfName) && held.Releasing == ""`,
+		new:  `inherited := held.Conflict && isOfName`, by: inPods,
 	},
 	{
 		rule: "protection: a tombstone is written on live reads alone",
@@ -328,8 +328,8 @@ func removePending`, by: inWhereabouts,
 	{
 		rule: "policy holdfast-node-identity: only the node changes what identifies its machine (S5)",
 		file: "config/policies/node_identity.yaml",
-		old:  `dyn(object).?status.?nodeInfo != dyn(oldObject).?status.?nodeInfo`,
-		new:  `dyn(object).?status.?nodeInfo.?systemUUID != dyn(oldObject).?status.?nodeInfo.?systemUUID`, by: inPolicySuite,
+		old:  `: ["machineID", "systemUUID", "bootID", "kubeletVersion"].exists(id,`,
+		new:  `: ["systemUUID"].exists(id,`, by: inPolicySuite,
 	},
 	{
 		rule: "policy holdfast-leases: another component's account writes no Lease of Holdfast (security 5)",

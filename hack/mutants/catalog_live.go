@@ -135,6 +135,12 @@ var livenessMutants = []mutant{
 		new:  `_ = met`, by: inRepair,
 	},
 	{
+		rule: "audit: a tombstone without its record is reported",
+		file: "internal/ipamaudit/unaccounted.go",
+		old:  `if !a.Recorded.Has(`,
+		new:  `if !e.Releasing && !a.Recorded.Has(`, by: []string{"./internal/ipamaudit"},
+	},
+	{
 		rule: "audit: a lost event hides nothing for ever",
 		file: "controllers/audit/controller.go",
 		old:  `a.clock.Since(a.last.full) >= fullEvery*a.longest()`,

@@ -10,6 +10,24 @@ var (
 
 var nodeMutants = []mutant{
 	{
+		rule: "nodes: a replica that does not lead keeps no report of a deleted Node",
+		file: "controllers/node/notes.go",
+		old:  `if isDeleted && !n.isLeading {`,
+		new:  `if isDeleted && n.isLeading && !n.isLeading {`, by: []string{"./controllers/node"},
+	},
+	{
+		rule: "R10: a GuardedNode that is made again has the name of its Node",
+		file: "internal/nodelife/next.go",
+		old:  `spec.NodeName = cmp.Or(spec.NodeName, live[0].Name)`,
+		new:  `spec.NodeName = cmp.Or(spec.NodeName, o.NodeName)`, by: []string{"./controllers/node"},
+	},
+	{
+		rule: "metrics: a pod without the finalizer is held no more",
+		file: "controllers/witness/holds.go",
+		old:  `pod.DeletionTimestamp == nil || !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer)`,
+		new:  `pod.DeletionTimestamp == nil || pod.Spec.HostNetwork && !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer)`, by: []string{"./controllers/witness"},
+	},
+	{
 		rule: "node: the observation is timed by the wall clock, in which delays are persisted (0304, R3)",
 		file: "controllers/node/round.go",
 		old:  `began := r.clock.Now().Round(0)`,

@@ -51,6 +51,24 @@ var ownershipMutants = []mutant{
 		new:  `return false && slices.ContainsFunc(r.Record.Spec.Addresses, func`, by: inPods,
 	},
 	{
+		rule: "I1: a tombstone of a later sandbox leaves an earlier one followed",
+		file: "internal/facts/missing.go",
+		old:  `if stands != nil && stands.Releasing != r.Record.Name {`,
+		new:  `if stands != nil {`, by: inPods,
+	},
+	{
+		rule: "I1: an entry of a vanished pod is made again though another record has the address",
+		file: "internal/facts/missing.go",
+		old:  `(held.Followed || !rivals || r.Pod.IsAbsent())`,
+		new:  `(held.Followed || !rivals)`, by: inPods,
+	},
+	{
+		rule: "I1: a conflict with an earlier user leaves no entry to the next pod of the name",
+		file: "controllers/pod/tombstone.go",
+		old:  `isOfName := held.Owner != nil && *held.Owner == v.ref() && !facts.ShowsAddress(v.sameName, held.Key)`,
+		new:  `isOfName := false`, by: inPods,
+	},
+	{
 		rule: "I1: the later sandbox is released only once each that it followed is dropped",
 		file: "internal/release/followed.go",
 		old:  `case !held || (d.Action != Release && d.Action != Disown):`,

@@ -221,7 +221,7 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 		},
 		"names that no object can have": {
 			content: header + "protection: {excludedNamespaces: [A], multusNamespace: a.b}\nwhereabouts: {namespaces: ['']}\n" +
-				"unsafeReleases: {daemonSets: [whereabouts], cniUsers: ['', ' x', 'system:node:*']}\ncontroller: {leaderElectionNamespace: a/b}\n",
+				"unsafeReleases: {daemonSets: [whereabouts], cniUsers: ['', ' x', 'system:node:*']}\n",
 			want: []string{
 				`protection.excludedNamespaces[0]: Invalid value: "A": ` + namespaceLabel,
 				`protection.multusNamespace: Invalid value: "a.b": must not contain dots`,
@@ -230,7 +230,6 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 				`unsafeReleases.cniUsers[0]: Invalid value: "": must be a user name as the API server knows it, with no space around it`,
 				`unsafeReleases.cniUsers[1]: Invalid value: " x": must be a user name as the API server knows it, with no space around it`,
 				`unsafeReleases.cniUsers[2]: Invalid value: "system:node:*": must be one user name; a pattern matches no user`,
-				`controller.leaderElectionNamespace: Invalid value: "a/b": ` + namespaceLabel,
 			},
 		},
 		"names that are there twice": {

@@ -22,7 +22,7 @@ func (r *Read) Missing(address *v1alpha1.AddressRecord, key ipam.Key, stands *ip
 		return Held{Entry: *stands, Attribution: held.Attribution, Conflict: true}, stands.Releasing != v1alpha1.OrphanPrefix+key.SandboxID
 	}
 	held.Followed = r.hasLater(address, stands)
-	held.Removed = stands == nil && (held.Followed || !rivals)
+	held.Removed = stands == nil && (held.Followed || !rivals || r.Pod.IsAbsent())
 	switch {
 	case ReleasedByHand(r.Record, address): // for any present user of the address
 		return held, false
@@ -35,9 +35,9 @@ func (r *Read) Missing(address *v1alpha1.AddressRecord, key ipam.Key, stands *ip
 }
 
 // hasLater says whether a later sandbox of the UID has the address, or had it when its entry was removed: an IPAM gives it to the next sandbox of the
-// pod's name, which is no evidence about the one before (docs/decisions/0135).
+// pod's name, which is no evidence about the one before (docs/decisions/0135). The UID's own tombstone is of either.
 func (r *Read) hasLater(address *v1alpha1.AddressRecord, stands *ipam.Entry) bool {
-	if stands != nil {
+	if stands != nil && stands.Releasing != r.Record.Name {
 		return slices.ContainsFunc(r.Held, func(held Held) bool { return held.Key == stands.Key })
 	}
 	return slices.ContainsFunc(r.Record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool {

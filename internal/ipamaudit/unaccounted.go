@@ -18,13 +18,12 @@ type Accounts struct {
 	Scheduled sets.Set[string]
 }
 
-// Unaccounted are the entries to which nothing leads (invariant I10): no record, no pod and no scheduled look. An entry whose release has
-// begun is led to by its tombstone.
+// Unaccounted are the entries to which nothing leads (invariant I10): no record, no pod and no scheduled look. The record of a tombstone has its sandbox.
 func Unaccounted(entries []Entry, a Accounts) []Entry {
 	var left []Entry
 	for i := range entries {
 		e := &entries[i]
-		if !e.Releasing && !a.Recorded.Has(e.SandboxID) && !a.Pods.Has(e.PodRef) && !a.Scheduled.Has(e.SandboxID) {
+		if !a.Recorded.Has(e.SandboxID) && !a.Pods.Has(e.PodRef) && !a.Scheduled.Has(e.SandboxID) {
 			left = append(left, *e)
 		}
 	}

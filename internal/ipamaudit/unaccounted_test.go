@@ -22,7 +22,8 @@ func TestI10EveryEntryIsAccountedFor(t *testing.T) {
 		"a record has its sandbox":              {Entry{SandboxID: "recorded", PodRef: "apps/gone"}, true},
 		"its pod exists":                        {Entry{SandboxID: "new", PodRef: "apps/live"}, true},
 		"a look at its sandbox is scheduled":    {Entry{SandboxID: "scheduled", PodRef: "apps/gone"}, true},
-		"its release has begun":                 {Entry{SandboxID: "new", Releasing: true}, true},
+		"its release has begun":                 {Entry{SandboxID: "recorded", Releasing: true}, true},
+		"the record of its tombstone is gone":   {Entry{SandboxID: "new", Releasing: true}, false},
 		"nothing leads to it":                   {Entry{SandboxID: "new", PodRef: "apps/gone"}, false},
 		"nothing leads to it, and it has no ID": {Entry{PodRef: "apps/gone"}, false},
 	} {

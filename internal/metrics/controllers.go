@@ -51,7 +51,7 @@ var (
 	// Conflicts is the number of addresses that two pod UIDs claim.
 	Conflicts = register(prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: Prefix + "conflicts",
-		Help: "Addresses that two pod UIDs claim, neither of them proven gone. Only the leader reports it.",
+		Help: "Pod UIDs with an address that another pod UID claims too, neither of them proven gone. Only the leader reports it.",
 	}))
 
 	// Orphans is the number of IPAM entries of unknown owner.

@@ -58,6 +58,7 @@ func Next(o *Observation, now time.Time) v1alpha1.GuardedNodeSpec {
 		report(&spec, machine, now)
 	}
 	if len(live) > 0 && live[0].NodeUID == o.UID {
+		spec.NodeName = cmp.Or(spec.NodeName, live[0].Name)
 		report(&spec, live[0].Identity(), now)
 	}
 	for _, machine := range o.Named {

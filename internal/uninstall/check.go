@@ -152,13 +152,16 @@ func (u *uninstallation) foreignIn(ctx context.Context, namespace string) ([]str
 	return foreign, nil
 }
 
+// inEveryNamespace are the ConfigMaps that Kubernetes, OpenShift and Istio make in each namespace.
+var inEveryNamespace = []string{"kube-root-ca.crt", "openshift-service-ca.crt", "istio-ca-root-cert"}
+
 // isForeign reports that an object is neither ours, nor made for every namespace, nor owned by another one that is listed, nor being deleted.
 func isForeign(gvk schema.GroupVersionKind, object *metav1.PartialObjectMetadata) bool {
 	switch {
 	case object.DeletionTimestamp != nil, len(object.OwnerReferences) > 0, isOurs(gvk, object), ourPods.AsSelector().Matches(labels.Set(object.Labels)):
 		return false
 	case gvk.Kind == "ConfigMap":
-		return object.Name != "kube-root-ca.crt" && !strings.HasPrefix(object.Name, prefix)
+		return !slices.Contains(inEveryNamespace, object.Name) && !strings.HasPrefix(object.Name, prefix)
 	case gvk.Kind == "Secret":
 		return !strings.HasPrefix(object.Name, prefix) && !strings.HasPrefix(object.Name, "sh.helm.release.")
 	}

@@ -54,9 +54,10 @@ func (u *uninstallation) restKinds() []schema.GroupVersionKind {
 	return slices.Concat(kinds, bindings, roles, flows)
 }
 
-// removeNamespace deletes our objects in the manager's namespace, and every namespace of the installation.
+// removeNamespace deletes our objects in the namespaces of the manager and of the agents, and every namespace of the installation. One with objects of
+// others stays.
 func (u *uninstallation) removeNamespace(ctx context.Context) error {
-	found, err := u.find(ctx, contents, u.Namespace)
+	found, err := u.findContents(ctx)
 	if err != nil {
 		return err
 	}
@@ -74,6 +75,16 @@ func (u *uninstallation) removeNamespace(ctx context.Context) error {
 		u.print("there is no Namespace %s with the label %s=%s; one without it stays", u.Namespace, partOfLabel, partOf)
 	}
 	return u.remove(ctx, own)
+}
+
+// findContents finds our objects in the namespaces of the manager and of the agents.
+func (u *uninstallation) findContents(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
+	found, err := u.find(ctx, contents, u.Namespace)
+	if err != nil || u.Namespace == agentName {
+		return found, err
+	}
+	agents, err := u.find(ctx, contents, agentName)
+	return slices.Concat(found, agents), err
 }
 
 // removePods deletes our remaining pods without waiting for their kubelets: a node that does not respond would keep the namespace for ever, and
@@ -231,7 +242,7 @@ func (u *uninstallation) findAll(ctx context.Context) ([]metav1.PartialObjectMet
 	if err != nil {
 		return nil, err
 	}
-	inside, err := u.find(ctx, contents, u.Namespace)
+	inside, err := u.findContents(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -32,6 +32,7 @@ func TestIsForeign(t *testing.T) {
 		"a pod that is being deleted":             {gvk: pod, name: "team", change: going},
 		"another application's configuration":     {gvk: configMap, name: "team", want: true},
 		"the API server's root certificates":      {gvk: configMap, name: "kube-root-ca.crt"},
+		"the root certificates of a mesh":         {gvk: configMap, name: "istio-ca-root-cert"},
 		"an earlier configuration of the manager": {gvk: configMap, name: "holdfast-manager-config-abc"},
 		"another application's secret":            {gvk: secret, name: "team", want: true},
 		"the webhooks' certificate":               {gvk: secret, name: "holdfast-webhook-cert"},

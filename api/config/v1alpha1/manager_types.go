@@ -178,8 +178,6 @@ type Server struct {
 type Controller struct {
 	// LeaderElection runs the control loops in one replica only. Default: true.
 	LeaderElection *bool `json:"leaderElection,omitempty"`
-	// LeaderElectionNamespace holds the Lease; empty is the pod's own namespace.
-	LeaderElectionNamespace string `json:"leaderElectionNamespace,omitempty"`
 	// Concurrency is how many pods, and how many orphans, are reconciled at once, 1 to 1000. Default: 32: concurrent releases from one pool share a patch.
 	Concurrency *int32 `json:"concurrency,omitempty"`
 	// SweepInterval is how often all pods are paged for finalizers without a label; 1s or more. Default: 1h.

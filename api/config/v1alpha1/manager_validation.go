@@ -95,12 +95,7 @@ func validateDelays(d *Delays, path *field.Path) field.ErrorList {
 }
 
 func validateController(c *Controller, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if c.LeaderElectionNamespace != "" {
-		errs = append(errs, asErrors(path.Child("leaderElectionNamespace"), c.LeaderElectionNamespace,
-			validation.IsDNS1123Label(c.LeaderElectionNamespace))...)
-	}
-	errs = append(errs, asErrors(path.Child("concurrency"), *c.Concurrency, validation.IsInRange(int(*c.Concurrency), 1, maxConcurrency))...)
+	errs := asErrors(path.Child("concurrency"), *c.Concurrency, validation.IsInRange(int(*c.Concurrency), 1, maxConcurrency))
 	errs = append(errs, atLeast(path.Child("sweepInterval"), c.SweepInterval, minSweepInterval)...)
 	if *c.QPS < 0 {
 		errs = append(errs, field.Invalid(path.Child("qps"), *c.QPS, "must be 0 or more; 0 sets no limit in the client"))

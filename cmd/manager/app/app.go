@@ -151,10 +151,6 @@ func New(ctx context.Context, restConfig *rest.Config, c *configv1alpha1.Manager
 }
 
 func managerOptions(c *configv1alpha1.ManagerConfiguration, o Options, server webhook.Server) manager.Options {
-	namespace := c.Controller.LeaderElectionNamespace
-	if namespace == "" {
-		namespace = o.Namespace
-	}
 	return manager.Options{
 		Scheme:                  newScheme(),
 		Logger:                  o.Log,
@@ -164,7 +160,7 @@ func managerOptions(c *configv1alpha1.ManagerConfiguration, o Options, server we
 		HealthProbeBindAddress:  c.Server.HealthProbeBindAddress,
 		LeaderElection:          *c.Controller.LeaderElection,
 		LeaderElectionID:        Name,
-		LeaderElectionNamespace: namespace,
+		LeaderElectionNamespace: o.Namespace,
 		// The next leader need not wait for the Lease to run out; the process ends when the manager does.
 		LeaderElectionReleaseOnCancel: true,
 		RetryPeriod:                   new(leaseRetry),

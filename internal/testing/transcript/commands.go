@@ -57,7 +57,7 @@ var rules = []rule{
 	to(Quickstart, `^docs/demo\.md$`, `^(holdfast-dev|kubectl) `, ""),
 	to(Uninstall, `^docs/uninstall\.md$`, `^(kubectl|while)\b`, ""),
 	to(Alone, `^docs/migration\.md$`, `--report before\.json$`, ""),
-	to(ByHand, `^docs/(migration|reference/kubectl-holdfast)\.md$`, `--report (first|second)\.json|--from-report|^kubectl holdfast (release \S+ --reason|unhold) `, ""),
+	to(ByHand, `^docs/(migration|reference/kubectl-holdfast)\.md$`, `--report (first|second)\.json|--from-report|^kubectl holdfast (release \S+ --as-manager --reason|unhold) `, ""),
 	to(ByHand, `^docs/operations\.md$`, `^kubectl patch pod NAME `, ""),
 
 	to(Read, ``, `^(bin/)?manager (uninstall --dry-run|config)\b`, ""),

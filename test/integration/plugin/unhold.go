@@ -58,6 +58,21 @@ var _ = suite.Describe("Letting go of a pod by hand, while no manager runs", fun
 		Expect(w.entries(ctx)["1"]).To(And(HaveField("PodRef", v1alpha1.TombstonePrefix+"/"+string(pod.UID)), HaveField("ContainerID", sandboxOf(pod))))
 	}, SpecTimeout(specTimeout))
 
+	It("writes the tombstone as the manager where the component refuse-foreign-removals refuses it to others", func(ctx context.Context) {
+		stop := startManager(ctx)
+		pod := w.run(ctx, "web-0", 1)
+		stop()
+		forceDelete(ctx, pod)
+		w.refuseForeignRemovals(ctx)
+		r := unhold(ctx, "web-0", reason)
+		Expect(r.code).To(Equal(5), r.out+r.err)
+		Expect(r.err).To(And(ContainSubstring("component refuse-foreign-removals"), ContainSubstring("The finalizer stays")))
+		r = plugin(ctx, "unhold", "pod/web-0", "-n", w.namespace, "--reason", reason, "--as-manager")
+		Expect(r.code).To(BeZero(), r.out+r.err)
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(pod), &corev1.Pod{})).To(Satisfy(apierrors.IsNotFound))
+		Expect(w.entries(ctx)["1"]).To(HaveField("PodRef", v1alpha1.TombstonePrefix+"/"+string(pod.UID)))
+	}, SpecTimeout(specTimeout))
+
 	It("unholds a pod whose address cannot be kept only with --force, and says so in the pod", func(ctx context.Context) {
 		pod := w.create(ctx, "web-0")
 		w.add(ctx, 1, pod.Namespace+"/"+pod.Name, sandboxOf(pod)) // no manager has recorded it

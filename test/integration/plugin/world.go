@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 
@@ -201,6 +202,30 @@ func (w *world) refuseUpdates(ctx context.Context, pod *corev1.Pod, resources ..
 	mend = func(ctx context.Context) { once.Do(func() { refused(ctx) }) }
 	DeferCleanup(mend)
 	return mend
+}
+
+// refuseForeignRemovals installs the component of that name, for the pool of this world, until the spec ends.
+func (w *world) refuseForeignRemovals(ctx context.Context) {
+	GinkgoHelper()
+	const name = "holdfast-foreign-removals"
+	content, err := os.ReadFile(fixture.Path("config/components/refuse-foreign-removals/policy.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	policy := fixture.Find[*admissionregistrationv1.ValidatingAdmissionPolicy](fixture.Decode(content), name)
+	binding := fixture.Find[*admissionregistrationv1.ValidatingAdmissionPolicyBinding](fixture.Decode(content), name)
+	policy.Spec.MatchConditions = append(policy.Spec.MatchConditions,
+		admissionregistrationv1.MatchCondition{Name: "of-this-world", Expression: fmt.Sprintf("request.name == %q", w.pool)})
+	Expect(admin.Create(ctx, policy)).To(Succeed())
+	Expect(admin.Create(ctx, binding)).To(Succeed())
+	removal := func(ctx context.Context) error {
+		pool := &wbv1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: w.pool}}
+		return admin.Patch(ctx, pool, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"allocations":{"1":null}}}`)), client.DryRunAll)
+	}
+	Eventually(ctx, removal).Should(MatchError(ContainSubstring("component refuse-foreign-removals")))
+	DeferCleanup(func(ctx context.Context) {
+		Expect(admin.Delete(ctx, binding)).To(Succeed())
+		Expect(admin.Delete(ctx, policy)).To(Succeed())
+		Eventually(ctx, removal).Should(Succeed())
+	})
 }
 
 func forceDelete(ctx context.Context, pod *corev1.Pod) {

@@ -175,7 +175,8 @@ var _ = suite.Describe("A report of the kubelet", func() {
 	It("that the pod was rejected is not turned into one that it ran", func(ctx context.Context) {
 		pod := reported(ctx)
 		Expect(patchPod(ctx, kubelet, pod, inStatus, `{"status":{"phase":"Failed","message":"Pod was rejected: x"}}`, client.FieldOwner("kubelet"))).To(Succeed())
-		for _, patch := range []string{`{"status":{"message":null}}`, `{"status":{"message":"done"}}`, `{"status":{"containerStatuses":[{"name":"main"}]}}`} {
+		for _, patch := range []string{`{"status":{"message":null}}`, `{"status":{"message":"done"}}`, `{"status":{"containerStatuses":[{"name":"main"}]}}`,
+			`{"status":{"initContainerStatuses":[{"name":"main"}]}}`} {
 			Expect(patchPod(ctx, user, pod, inStatus, patch)).To(outcome(kubeletReports, noReport), patch)
 		}
 		By("but an administrator may say that it failed, in his own name")
@@ -268,11 +269,14 @@ var _ = suite.Describe("With the policies on evidence, the ordinary work of all 
 
 	It("Multus writes the network status, and takes over no field of the kubelet", func(ctx context.Context) {
 		pod := reported(ctx)
+		Expect(patchPod(ctx, kubelet, pod, inStatus, `{"status":{"containerStatuses":[{"name":"main","image":"i","imageID":"i","ready":true,"restartCount":0,`+
+			`"state":{"running":{"startedAt":"2026-01-02T03:04:05Z"}},"volumeMounts":[{"name":"token","mountPath":"/token"}]}]}}`, client.FieldOwner("kubelet"))).To(Succeed())
 		Eventually(ctx, func() error {
 			found := &corev1.Pod{}
 			if err := multus.Get(ctx, client.ObjectKeyFromObject(pod), found); err != nil {
 				return err
 			}
+			found.Status.ContainerStatuses[0].VolumeMounts = nil // a Multus of an older API drops it
 			metav1.SetMetaDataAnnotation(&found.ObjectMeta, "k8s.v1.cni.cncf.io/network-status", "[]")
 			return multus.Status().Update(ctx, found, client.FieldOwner("multus"))
 		}).Should(Succeed())
@@ -345,7 +349,7 @@ var _ = suite.Describe("With the policies on evidence, the ordinary work of all 
 var _ = suite.Describe("A Node's machine identity", func() {
 	forgeries := map[string]string{
 		"the system UUID": machineIdentity, "the machine ID": `{"status":{"nodeInfo":{"machineID":"another"}}}`,
-		"the boot ID": `{"status":{"nodeInfo":{"bootID":"another"}}}`, "the runtime": `{"status":{"nodeInfo":{"containerRuntimeVersion":"another"}}}`,
+		"the boot ID": `{"status":{"nodeInfo":{"bootID":"another"}}}`, "the kubelet's version": `{"status":{"nodeInfo":{"kubeletVersion":"another"}}}`,
 	}
 	actors := map[string]struct {
 		account account
@@ -372,6 +376,9 @@ var _ = suite.Describe("A Node's machine identity", func() {
 		Expect(patchNode(ctx, flannel, nodeA, inStatus, condition)).To(Succeed())
 		Expect(patchNode(ctx, user, nodeA, itself, `{"metadata":{"labels":{"a":"b"}}}`)).To(Succeed())
 		Expect(patchNode(ctx, kubelet, nodeA, inStatus, machineIdentity)).To(Succeed())
+		By("and a client of an older API may drop what Holdfast does not read")
+		Expect(patchNode(ctx, kubelet, nodeA, inStatus, `{"status":{"nodeInfo":{"swap":{"capacity":1}}}}`)).To(Succeed())
+		Expect(patchNode(ctx, user, nodeA, inStatus, `{"status":{"nodeInfo":{"swap":null}}}`)).To(Succeed())
 		Expect(patchNode(ctx, kubelet, nodeA, inStatus, `{"status":{"nodeInfo":{"systemUUID":"node-a-system"}}}`)).To(Succeed())
 	}, SpecTimeout(soon))
 

@@ -194,6 +194,18 @@ var _ = suite.Describe("An uninstallation", func() {
 		Expect(out.String()).To(ContainSubstring("0 freed, 2 through pods/status"))
 	}, SpecTimeout(specTimeout))
 
+	It("removes the agents from a namespace that stays because it has an object of another component", func(ctx context.Context) {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: agents, Name: "pull"}}
+		Expect(admin.Create(ctx, secret)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, secret)).To(Succeed()) })
+		Expect(uninstall.Run(ctx, options(out))).To(Succeed())
+		Expect(out.String()).To(ContainSubstring("Namespace " + agents + " stays, because it has objects that are not part of the installation: Secret"))
+		var sets appsv1.DaemonSetList
+		Expect(admin.List(ctx, &sets, client.InNamespace(agents))).To(Succeed())
+		Expect(sets.Items).To(BeEmpty())
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(secret), secret)).To(Succeed())
+	}, SpecTimeout(specTimeout))
+
 	It("takes the rights of a manager whose pods do not stop, and removes these pods and those of agents that do not respond", func(ctx context.Context) {
 		for _, pod := range append(awaitPods(ctx, own, 2), awaitPods(ctx, agents, 1)...) {
 			bind(ctx, &pod)

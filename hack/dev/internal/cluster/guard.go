@@ -232,7 +232,6 @@ func (c *Cluster) configuration(o GuardOptions, e endpoint) (*configv1alpha1.Man
 	configuration.NodeResources.SweepInterval = &metav1.Duration{Duration: sweepInterval}
 	configuration.Server.HealthProbeBindAddress = "127.0.0.1:" + strconv.Itoa(e.healthPort)
 	configuration.Server.MetricsBindAddress = "0"
-	configuration.Controller.LeaderElectionNamespace = guardNamespace
 	if o.Configure != nil {
 		o.Configure(configuration)
 	}

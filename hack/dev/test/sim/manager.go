@@ -96,7 +96,7 @@ func (m *manager) configuration() *configv1alpha1.ManagerConfiguration {
 		// The default without agents is Warn, which lets whereabouts' reconciler have what it takes for free.
 		UnsafeReleases: configv1alpha1.UnsafeReleases{Mode: configv1alpha1.ReleaseModeDeny},
 		Server:         configv1alpha1.Server{MetricsBindAddress: "0", HealthProbeBindAddress: "0"},
-		Controller:     configv1alpha1.Controller{LeaderElection: new(m.w.plan.Replicas), LeaderElectionNamespace: "holdfast-system", Concurrency: new(m.w.plan.Workers), QPS: new(float32(0))},
+		Controller:     configv1alpha1.Controller{LeaderElection: new(m.w.plan.Replicas), Concurrency: new(m.w.plan.Workers), QPS: new(float32(0))},
 	}
 }
 
