@@ -181,15 +181,20 @@ func (v *IPPoolReleaseValidator) readCases(ctx context.Context, write *releasegu
 	return abouts
 }
 
-// readRecords reads the records that can hold an entry: those of the pod's name, the one that a tombstone names, or, where
-// the reference names nothing, the orphan of the sandbox.
+// readRecords reads the records that can hold an entry: those of the pod's name, which a tombstone's record has too, or, where the reference names
+// nothing, the orphan of the sandbox.
 func (v *IPPoolReleaseValidator) readRecords(ctx context.Context, write *releaseguard.Write, podRef, sandboxID string, named release.Fact[corev1.Pod]) release.Fact[[]v1alpha1.IPAllocation] {
 	pod, record, err := ipam.ParseReference(podRef)
 	switch {
 	case err != nil:
 		return v.recordNamed(ctx, v1alpha1.OrphanPrefix+sandboxID)
 	case pod == nil:
-		return v.recordNamed(ctx, record)
+		named := v.recordNamed(ctx, record)
+		if !named.IsKnown() || named.Get()[0].Spec.PodName == "" {
+			return named
+		}
+		of := named.Get()[0].Spec
+		return v.recordsOf(ctx, ipam.PodRef{Namespace: of.PodNamespace, Name: of.PodName}, release.Absent[corev1.Pod](), nil)
 	default:
 		return v.recordsOf(ctx, *pod, named, func(own *v1alpha1.IPAllocation) bool { return write.HoldsAll(own, podRef) })
 	}

@@ -98,3 +98,30 @@ func TestI6ARivalThatTheCacheLacksHoldsItsAddress(t *testing.T) {
 		})
 	}
 }
+
+// TestI1ARivalHoldsTheAddressOfATombstone: the pod object vanished, and its node has stopped its sandbox.
+func TestI1ARivalHoldsTheAddressOfATombstone(t *testing.T) {
+	record := func(name, sandbox string) *v1alpha1.IPAllocation {
+		r := &v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		r.Spec.PodNamespace, r.Spec.PodName, r.Spec.NodeName, r.Spec.SandboxesSeen = "default", "web-0", "node-a", v1alpha1.SandboxesSeenAll
+		r.Spec.Sandboxes = []v1alpha1.SandboxRecord{{ID: sandbox}}
+		r.Spec.Addresses = []v1alpha1.AddressRecord{{Backend: "whereabouts", Pool: "kube-system/10.10.0.0-24", IP: "10.10.0.1", SandboxID: sandbox}}
+		return r
+	}
+	for name, there := range map[string]bool{"there is one": true, "there is none": false} {
+		t.Run(name, func(t *testing.T) {
+			c := onNodeA()
+			if c.objects = append(c.objects, record("gone", sandbox0)); there {
+				c.objects = append(c.objects, record("before", "another"))
+			}
+			guard, _ := c.guard(t, ReleaseModeDeny)
+			tombstone := map[string][2]string{"1": {sandbox0, v1alpha1.TombstonePrefix + "/gone"}}
+			response := (&IPPoolReleaseValidator{guard}).Handle(t.Context(), removal(t, cniToken(), poolRange, tombstone))
+			if there {
+				checkRefused(t, response)
+			} else {
+				checkAllowed(t, response)
+			}
+		})
+	}
+}

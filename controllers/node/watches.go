@@ -89,10 +89,17 @@ type counted struct {
 	watches *Watches
 }
 
+// begin is called before each list.
+func (c *counted) begin() {
+	if c.watches.nodes.Load() == c {
+		c.watches.notes.begin()
+	}
+}
+
 // ListWithContext lists.
 func (c *counted) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	if o.Continue == "" {
-		c.watches.notes.begin()
+		c.begin()
 	}
 	list, err := c.ListerWatcherWithContext.ListWithContext(ctx, o)
 	c.watches.listed() // before the notes have the version: the observation before it has ended
@@ -106,7 +113,7 @@ func (c *counted) ListWithContext(ctx context.Context, o metav1.ListOptions) (ru
 func (c *counted) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	isList := o.SendInitialEvents != nil && *o.SendInitialEvents
 	if isList {
-		c.watches.notes.begin()
+		c.begin()
 	}
 	w, err := c.ListerWatcherWithContext.WatchWithContext(ctx, o)
 	if isList {

@@ -244,7 +244,7 @@ func (r *Reconciler) release(ctx context.Context, views []*view, decisions []orp
 
 // explainFailure explains a failed release. A withheld release is no failure.
 func (r *Reconciler) explainFailure(ctx context.Context, v *view, d orphan.Decision, err error) error {
-	if shadow.Ignore(err) == nil {
+	if shadow.Ignore(err) == nil || v.record == nil {
 		return nil
 	}
 	d.Reason, d.Message = v1alpha1.ReasonReleaseFailed, err.Error()

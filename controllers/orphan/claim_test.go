@@ -134,6 +134,9 @@ func TestAClaimThatCannotBeRecordedIsExplained(t *testing.T) {
 	s.acknowledges(claimant, 0)
 	s.FailWrites = "update v1alpha1.ipallocation"
 	waitsWith(t, s.advance(), v1alpha1.ReasonReleaseFailed)
+	if err := s.r.explainFailure(t.Context(), &view{}, orphan.Decision{}, errors.New("refused")); err != nil {
+		t.Errorf("without a record: %v", err)
+	}
 }
 
 func TestAQueryOfAClaimantThatCannotBeWrittenIsExplained(t *testing.T) {

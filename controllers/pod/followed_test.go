@@ -31,6 +31,15 @@ func followedOnce(t *testing.T) *world {
 	return f
 }
 
+// recordOfBoth has the address for a sandbox, and for the one that followed it.
+func recordOfBoth() *v1alpha1.IPAllocation {
+	record := onepod.RecordOfOld(onepod.OldMachine())
+	sandbox, address := record.Spec.Sandboxes[0], record.Spec.Addresses[0]
+	sandbox.ID, address.SandboxID, address.PoolResourceVersion = "next-sandbox", "next-sandbox", "101"
+	record.Spec.Sandboxes, record.Spec.Addresses = append(record.Spec.Sandboxes, sandbox), append(record.Spec.Addresses, address)
+	return record
+}
+
 // respond makes the agent of the node respond to the query about a sandbox.
 func (f *world) respond(sandbox string, verdict v1alpha1.Verdict, reason v1alpha1.Reason, pod types.UID) {
 	f.Helper()
@@ -60,11 +69,7 @@ func TestI1ASandboxWhoseAddressALaterOneTookOver(t *testing.T) {
 
 // TestI1AFormerSandboxHoldsTheTombstoneOfALaterOne: the pod object vanished, and the later sandbox is gone.
 func TestI1AFormerSandboxHoldsTheTombstoneOfALaterOne(t *testing.T) {
-	record := onepod.RecordOfOld(onepod.OldMachine())
-	sandbox, address := record.Spec.Sandboxes[0], record.Spec.Addresses[0]
-	sandbox.ID, address.SandboxID, address.PoolResourceVersion = "next-sandbox", "next-sandbox", "101"
-	record.Spec.Sandboxes, record.Spec.Addresses = append(record.Spec.Sandboxes, sandbox), append(record.Spec.Addresses, address)
-	f := newWorld(t, record, onepod.Node("node", "node-1", "m1"))
+	f := newWorld(t, recordOfBoth(), onepod.Node("node", "node-1", "m1"))
 	f.r.options.Evidence = release.EvidenceAgent
 	f.Pool.Entries[0].SandboxID, f.Pool.Entries[0].PoolResourceVersion, f.Pool.Cached = "next-sandbox", "101", "101"
 	f.holdsUntil(0, time.Second)
@@ -79,6 +84,20 @@ func TestI1AFormerSandboxHoldsTheTombstoneOfALaterOne(t *testing.T) {
 	}
 	f.respond("old-sandbox", v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, "old")
 	f.releasesAfter(time.Hour + time.Second)
+}
+
+// TestI1ARemovedEntryIsMadeAgainForTheLatestSandbox: so the earlier one is still followed, and its proof releases nothing.
+func TestI1ARemovedEntryIsMadeAgainForTheLatestSandbox(t *testing.T) {
+	f := newWorld(t, recordOfBoth(), onepod.Node("node", "node-1", "m1"))
+	f.r.options.Evidence = release.EvidenceAgent
+	f.Pool.Entries, f.Pool.Cached, f.Pool.Version = nil, "102", "102"
+	f.holdsUntil(0, time.Second)
+	if len(f.Pool.Entries) != 1 || f.Pool.Entries[0].SandboxID != "next-sandbox" || f.Pool.Entries[0].Releasing != "old" || len(f.Pool.Tombstoned) != 1 {
+		t.Fatalf("the pool has %+v by %v, expected a tombstone for the latest sandbox", f.Pool.Entries, f.Pool.Tombstoned)
+	}
+	f.respond("old-sandbox", v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, "old")
+	f.respond("next-sandbox", v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, "old")
+	f.holdsUntil(2*time.Second, time.Hour)
 }
 
 // TestI2AnAddressIsReleasedOnceEachSandboxThatHadItIsGone.

@@ -90,13 +90,21 @@ func givesUp(d release.Decision, sandbox string) bool {
 	return (d.Aim() == release.Release || d.Aim() == release.Drop) && slices.Contains(d.Sandboxes, sandbox)
 }
 
+// isLeftToALater says whether a removed entry is made again for a later sandbox of the UID, with which the earlier one stays followed: the pool has one
+// entry for both.
+func (v *view) isLeftToALater(held *facts.Held, d release.Decision) bool {
+	return held.Followed && slices.ContainsFunc(v.held, func(later facts.Held) bool {
+		return facts.Same(later.Key, held.Key) && later.Removed && !later.Followed && !givesUp(d, later.SandboxID)
+	})
+}
+
 // unproven are the entries that the next pod of the name would inherit, and the recorded addresses that were removed from the pool, except those that
 // the decision gives up.
 func (v *view) unproven(backend string, d release.Decision) []ipam.Request {
 	var requests []ipam.Request
 	for i := range v.held {
 		held := &v.held[i]
-		if givesUp(d, held.SandboxID) {
+		if givesUp(d, held.SandboxID) || v.isLeftToALater(held, d) {
 			continue
 		}
 		isOfName := held.Owner != nil && *held.Owner == v.ref() && !facts.ShowsAddress(v.sameName, held.Key)

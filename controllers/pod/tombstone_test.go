@@ -113,6 +113,24 @@ func TestI1AVanishedPodInAConflictKeepsItsAddressFromTheNextOneOfItsName(t *test
 	}
 }
 
+// TestI2APodThatRunsWithoutAnAddressLeavesItToAVanishedOne: its own entry was removed, and the vanished pod's record has made it again.
+func TestI2APodThatRunsWithoutAnAddressLeavesItToAVanishedOne(t *testing.T) {
+	for shown, want := range map[string]int{"10.0.0.6": 0, "10.0.0.5": 1} {
+		t.Run(shown, func(t *testing.T) {
+			rival := onepod.RecordOfOld(onepod.OldMachine())
+			rival.Name, rival.Spec.PodName, rival.Spec.Sandboxes[0].ID, rival.Spec.Addresses[0].SandboxID = "rival", "db-0", "third-sandbox", "third-sandbox"
+			f := newWorld(t, onepod.PodOf("old", shown), onepod.RecordOfOld(onepod.OldMachine()), rival, onepod.Node("node", "node-1", "m1"))
+			f.Pool.Entries[0] = ipam.Entry{Key: f.Pool.Entries[0].Key, Releasing: "rival", PoolResourceVersion: "102"}
+			f.Pool.Entries[0].SandboxID, f.Pool.Entries[0].PodRef = "third-sandbox", v1alpha1.TombstonePrefix+"/rival"
+			f.Pool.Cached, f.Pool.Version = "102", "102"
+			f.holdsUntil(0, time.Second)
+			if held := f.Addresses()["old"]; len(held) != want {
+				t.Errorf("the pod's record has %v, expected %d addresses", held, want)
+			}
+		})
+	}
+}
+
 // lateRecords is a cache that has not seen yet that a record was deleted.
 type lateRecords struct {
 	client.Client

@@ -43,7 +43,7 @@ var livenessMutants = []mutant{
 	{
 		rule: "liveness: a failed release of an orphan is explained",
 		file: "controllers/orphan/act.go",
-		old:  `if shadow.Ignore(err) == nil {`,
+		old:  `if shadow.Ignore(err) == nil || v.record == nil {`,
 		new:  `if err != nil {`, by: inOrphans,
 	},
 	{

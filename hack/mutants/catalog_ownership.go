@@ -63,6 +63,24 @@ var ownershipMutants = []mutant{
 		new:  `(held.Followed || !rivals)`, by: inPods,
 	},
 	{
+		rule: "I1: a removed entry is made again for the latest sandbox",
+		file: "controllers/pod/tombstone.go",
+		old:  `givesUp(d, held.SandboxID) || v.isLeftToALater(held, d)`,
+		new:  `givesUp(d, held.SandboxID) || v.live && !v.live && v.isLeftToALater(held, d)`, by: inPods,
+	},
+	{
+		rule: "I2: a live pod drops an address that another record's tombstone has by now",
+		file: "internal/facts/missing.go",
+		old:  `case r.isElsewhere(stands, key):`,
+		new:  `case r.Live && !r.Live && r.isElsewhere(stands, key):`, by: inPods,
+	},
+	{
+		rule: "I1: a rival of the pod's name holds the address of a tombstone",
+		file: "webhooks/ippool_webhook.go",
+		old:  `if !named.IsKnown() || named.Get()[0].Spec.PodName == "" {`,
+		new:  `if named.IsRead() || named.Get()[0].Spec.PodName == "" {`, by: []string{"./webhooks"},
+	},
+	{
 		rule: "I1: a conflict with an earlier user leaves no entry to the next pod of the name",
 		file: "controllers/pod/tombstone.go",
 		old:  `isOfName := held.Owner != nil && *held.Owner == v.ref() && !facts.ShowsAddress(v.sameName, held.Key)`,

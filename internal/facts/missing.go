@@ -28,10 +28,19 @@ func (r *Read) Missing(address *v1alpha1.AddressRecord, key ipam.Key, stands *ip
 		return held, false
 	case held.Followed:
 		return held, r.Pod.IsAbsent() || !sawRemoved
+	case r.isElsewhere(stands, key):
+		return held, false
 	case held.Removed: // while the pod object exists, an empty pool alone is no evidence
 		return held, r.Pod.IsAbsent()
 	}
 	return held, true
+}
+
+// isElsewhere says whether the pool has another record's tombstone at the address, and the pod runs without the address. That tombstone was made where
+// the pool had no entry any more, which is an empty pool to this pod.
+func (r *Read) isElsewhere(stands *ipam.Entry, key ipam.Key) bool {
+	return stands != nil && stands.Releasing != "" && stands.Releasing != r.Record.Name &&
+		r.Object != nil && r.Object.DeletionTimestamp == nil && !ShowsAddress(r.Object, key)
 }
 
 // hasLater says whether a later sandbox of the UID has the address, or had it when its entry was removed: an IPAM gives it to the next sandbox of the

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
 // Kinds are all kinds of findings.
@@ -77,6 +78,10 @@ func (f Finding) Message() string {
 	case v1alpha1.ReasonSliceMoved, v1alpha1.ReasonPodWithoutSlice:
 		return f.sliceMessage()
 	case v1alpha1.ReasonEntryUnaccounted:
+		if _, record, _ := ipam.ParseReference(f.PodRef); record != "" {
+			return fmt.Sprintf("pool %s has %s with the tombstone of record %s, which does not exist any more: Holdfast neither releases it nor queries about it. "+
+				"Once no machine runs sandbox %s, delete the entry from the pool", f.Pool, f.IP, record, f.SandboxID)
+		}
 		return fmt.Sprintf("pool %s has %s for pod %s and sandbox %s, and Holdfast has no record of it, no pod that leads to it, and no look at it ahead: expected one of these. "+
 			"Holdfast looks at it now; if this comes back, report it as a bug. Who has it: kubectl holdfast who %s", f.Pool, f.IP, f.PodRef, f.SandboxID, f.IP)
 	default:

@@ -76,7 +76,7 @@ func whyReported(kind v1alpha1.Reason) string {
 	case v1alpha1.ReasonPodWithoutSlice:
 		return "only the IPAM's node-slice controller gives slices"
 	case v1alpha1.ReasonEntryUnaccounted:
-		return "the orphan controller looks at the entry"
+		return "an entry is never removed by a repair"
 	default:
 		return "there is no repair for it"
 	}

@@ -15,7 +15,7 @@ import (
 const (
 	// KubeletReports keeps every account but the node's own from writing the kubelet's entry in the managedFields of a guarded pod.
 	KubeletReports = "holdfast-kubelet-reports"
-	// NodeIdentity keeps every account but the node's own from changing a Node's nodeInfo.
+	// NodeIdentity keeps every account but the node's own from changing what identifies a Node's machine.
 	NodeIdentity = "holdfast-node-identity"
 )
 

@@ -132,6 +132,8 @@ func (f *Facts) poolEvidence(entries []held) []Evidence {
 		h := &entries[i]
 		value := fmt.Sprintf("%s on %s for sandbox %s, podref %s, by %s", h.IP, cmp.Or(h.Interface, "no interface"), h.SandboxID, h.PodRef, h.Attribution)
 		switch {
+		case h.Removed:
+			value += "; the pool does not have it any more"
 		case h.Superseded:
 			value += "; by now the pool has it for another sandbox"
 		case h.Releasing != "":
