@@ -201,7 +201,7 @@ func (r *releaseOptions) overridden(found *byhand.Case) ([]string, error) {
 	case found.Alive():
 		return nil, refuse("a sandbox that may use %s is known to live: releasing it hands the address out twice. Nothing was changed; see above, and --force", found.Entry.Address)
 	case found.Attention():
-		return nil, refuse("it is not needed: wait, as said above. Nothing was changed; --force does it all the same")
+		return nil, refuse("the manager still waits for evidence, or releases it by itself: see above. Nothing was changed; --force does it all the same")
 	}
 	var what []string
 	for _, o := range found.Objections {

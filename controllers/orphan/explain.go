@@ -64,8 +64,8 @@ func (r *Reconciler) unusualIn(v *view, d orphan.Decision) time.Duration {
 		return 0
 	}
 	since, settings := v.record.CreationTimestamp.Time, r.options.Settings
-	if v.facts.Query.Since.After(since) {
-		since = v.facts.Query.Since
+	if v.facts.Query.Made.After(since) {
+		since = v.facts.Query.Made
 	}
 	return since.Add(max(settings.NodeGoneDelay, settings.ReleaseDelay) + settings.SandboxCreationMax + reclaimerGather).Sub(r.clock.Now())
 }

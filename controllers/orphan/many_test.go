@@ -172,6 +172,18 @@ func TestAUsualWaitIsExplainedOnceItIsUnusual(t *testing.T) {
 	}
 }
 
+// TestAWaitIsExplainedThoughTheObservationBeginsAgain, as while the object of one Node cannot be written.
+func TestAWaitIsExplainedThoughTheObservationBeginsAgain(t *testing.T) {
+	s := newOrphan(t, func(*search) {})
+	s.explained()
+	s.Clock.SetTime(onepod.Now.Add(unusual + time.Second))
+	s.machines.acquired = s.Clock.Now().Add(-time.Second)
+	s.step()
+	if reason, again := s.explained(); reason == "" {
+		t.Errorf("not explained, and reconciled again in %s", again)
+	}
+}
+
 // TestAWaitIsExplainedAtOnce where a user has to act, or where nothing is reclaimed.
 func TestAWaitIsExplainedAtOnce(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,6 +43,8 @@ type reclaimer struct {
 	// changed: a response, a query or a Node changed since the orphans were queued last.
 	changed atomic.Bool
 	feed    queue.Feed[sandboxID]
+	// held is until when orphans that a live look held are not looked at again because of other orphans' responses.
+	held    map[sandboxID]time.Time
 	reports atomic.Pointer[reports]
 
 	mu sync.Mutex
@@ -56,7 +57,7 @@ type reclaimer struct {
 }
 
 func newReclaimer(of *Reconciler) *reclaimer {
-	return &reclaimer{orphans: of, woken: make(chan struct{}, 1), wanted: sets.New[sandboxID](), complete: sets.New[sandboxID]()}
+	return &reclaimer{orphans: of, woken: make(chan struct{}, 1), held: map[sandboxID]time.Time{}, wanted: sets.New[sandboxID](), complete: sets.New[sandboxID]()}
 }
 
 func (k *reclaimer) setup(mgr manager.Manager) error {
@@ -182,7 +183,9 @@ func (k *reclaimer) lookCached(ctx context.Context) (due time.Duration, err erro
 	metrics.NodesSeen.WithLabelValues(metrics.NodeLive).Set(float64(len(known.Nodes)))
 	metrics.NodesSeen.WithLabelValues(metrics.NodeGone).Set(float64(len(nodes) - len(known.Nodes)))
 	if k.changed.Swap(false) || before == nil || len(before.nodes.Get()) != len(nodes) {
-		k.feed.Add(slices.Sorted(maps.Keys(seen.queries))...)
+		now := k.orphans.clock.Now()
+		maps.DeleteFunc(k.held, func(_ sandboxID, until time.Time) bool { return !now.Before(until) })
+		k.feed.Add(sets.List(sets.KeySet(seen.queries).Difference(sets.KeySet(k.held)))...)
 	}
 	return k.goneDue(nodes), nil
 }
@@ -250,10 +253,10 @@ func (k *reclaimer) reclaim(ctx context.Context, ids []sandboxID, read *reports,
 		if err = shadow.Ignore(err); err != nil {
 			log.FromContext(ctx).Error(errors.Join(err, k.orphans.explainFailure(ctx, v, d, err)),
 				"Reconciling a sandbox without an owner failed; trying again", "sandbox", v.id)
-			k.feed.AddAfter(nodelife.LookInterval, v.id)
-			continue
+			result.RequeueAfter = nodelife.LookInterval
 		}
 		if result.RequeueAfter > 0 {
+			k.held[v.id] = now.Add(result.RequeueAfter)
 			k.feed.AddAfter(result.RequeueAfter, v.id)
 		}
 	}

@@ -368,6 +368,45 @@ func TestI1APodThatShowsTheAddressHoldsIt(t *testing.T) {
 	}
 }
 
+// TestAnOrphanThatALiveLookHeldIsNotReadAgainForEachResponse of a node to other queries.
+func TestAnOrphanThatALiveLookHeldIsNotReadAgainForEachResponse(t *testing.T) {
+	node := onepod.Node("node", "node-1", "m1")
+	s := newSearch(t, node)
+	s.queryAll()
+	s.acknowledges(node, 0)
+	other := onepod.PodOf("other", "10.0.0.5")
+	other.Name = "other"
+	s.Apply(other)
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[sandboxID]())
+	defer q.ShutDown()
+	if err := s.r.reclaimer.feed.Source(func(context.Context) {}).Start(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	queued := func() int {
+		s.r.reclaimer.changed.Store(true)
+		if _, err := s.r.reclaimer.round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			for q.Len() > 0 {
+				id, _ := q.Get()
+				q.Done(id)
+			}
+		}()
+		return q.Len()
+	}
+	if queued(); s.look() != 0 {
+		t.Fatal("released")
+	}
+	if n := queued(); n != 0 {
+		t.Errorf("%d orphans are looked at again at once", n)
+	}
+	s.Clock.SetTime(s.Clock.Now().Add(onepod.Settings.ReleaseDelay + poolsCatchUp))
+	if n := queued(); n != 1 {
+		t.Errorf("%d orphans are looked at again after the delay, expected 1", n)
+	}
+}
+
 // A pod in its node's network is given no address, so one that has the entry's name and shows none does not hold it for as long as it runs.
 func TestAPodInItsNodesNetworkHoldsNoAddressOfItsName(t *testing.T) {
 	node, pod := onepod.Node("node", "node-1", "m1"), onepod.PodOf("next", "")

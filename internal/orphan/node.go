@@ -38,8 +38,8 @@ type Query struct {
 	UID types.UID
 	// Epoch is that of the query; zero if there is none.
 	Epoch int64
-	// Since is when it was made, or when the present observation of Nodes began.
-	Since time.Time
+	// Made is when it was made, and Since when the present observation of Nodes began, if that is later.
+	Made, Since time.Time
 }
 
 // NodeState says whether a node is known not to have a sandbox that it has not claimed. The zero value is invalid.

@@ -213,6 +213,11 @@ func (x *index) mayBeAlive(e *ipam.Entry, records ...*v1alpha1.IPAllocation) str
 			return fmt.Sprintf("pod %s (UID %s) shows the address", p.Ref, p.UID)
 		}
 	}
+	for _, r := range x.byAddress[place{e.Backend, e.Pool, e.IP.String()}] {
+		if facts.Holds(r, e.Key) {
+			return fmt.Sprintf("record %s has the address for another sandbox, which is not proven gone", r.Name)
+		}
+	}
 	for _, r := range records {
 		if r == nil {
 			continue

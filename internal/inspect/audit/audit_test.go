@@ -224,6 +224,13 @@ func TestAudit(t *testing.T) {
 			},
 			want: []found{{Conflict, "HeldTwice", "10.0.0.1", false}},
 		},
+		"a leak with an address that another record has is not released by two reports": {
+			change: func(f *Facts) {
+				f.Entries = append(f.Entries, entry("10.0.0.2", "gone", "s2"))
+				f.Records = append(f.Records, record("u2", "db-0", "10.0.0.2", "s1-of-db-0"))
+			},
+			want: []found{{Leak, "PodGone", "10.0.0.2", false}},
+		},
 		"a record that says so itself is a conflict too": {
 			change: func(f *Facts) { f.Records[0].Status.State = v1alpha1.StateConflict },
 			want:   []found{{Conflict, "StateConflict", "", false}},

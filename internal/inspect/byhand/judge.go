@@ -37,6 +37,9 @@ type Facts struct {
 	Queried release.Fact[time.Time]
 	// Claims are the ResourceClaims by UID, read where the entry has a UID for its ID.
 	Claims release.Fact[map[types.UID]string]
+	// Records are those that have the address, for any sandbox, and GuardedNodes have the reports about them.
+	Records      []v1alpha1.IPAllocation
+	GuardedNodes release.Fact[[]v1alpha1.GuardedNode]
 	// Showing are the pods whose network-status shows the address.
 	Showing []corev1.Pod
 }
@@ -83,6 +86,7 @@ func Judge(f *Facts, now time.Time) *Case {
 	f.showing(c)
 	f.claim(c)
 	f.queried(c, now)
+	f.otherSandboxes(c)
 	if f.Owner != nil {
 		c.Explanation = explain.Explain(f.Owner, now)
 		c.Record = c.Explanation.Record
@@ -193,6 +197,25 @@ func (f *Facts) queried(c *Case, now time.Time) {
 	}
 }
 
+// otherSandboxes: the record of an earlier or later user, or of an earlier sandbox of the same pod, has the address too, and the manager waits for its proof.
+func (f *Facts) otherSandboxes(c *Case) {
+	for i := range f.Records {
+		r := &f.Records[i]
+		for j := range r.Spec.Addresses {
+			a := &r.Spec.Addresses[j]
+			key, err := ipam.KeyOf(a)
+			if err != nil || !facts.Same(key, f.Entry.Key) || a.SandboxID == f.Entry.SandboxID || facts.ReleasedByHand(r, a) {
+				continue
+			}
+			if why := audit.ReportedAlive(facts.QueriesIn(f.GuardedNodes, r.Name), a.SandboxID); why != "" {
+				c.object(true, "record %s has the address for sandbox %s too: %s", r.Name, a.SandboxID, why)
+			} else {
+				c.object(false, "record %s has the address for sandbox %s too, which is not proven gone", r.Name, a.SandboxID)
+			}
+		}
+	}
+}
+
 // owner: what is known of the UID of the record.
 func (f *Facts) owner(c *Case) {
 	o := f.Owner
@@ -267,7 +290,7 @@ func (c *Case) Tables(now time.Time) []inspect.Table {
 			if o.Alive {
 				return []string{"ALIVE", o.What}
 			}
-			return []string{"not needed", o.What}
+			return []string{"not proven", o.What}
 		}))
 }
 

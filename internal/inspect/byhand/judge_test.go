@@ -56,10 +56,16 @@ func heldFacts() *Facts {
 			Node: &v1alpha1.NodeIdentity{UID: "n", MachineID: "m", SystemUUID: "s", BootID: "b"}}},
 		Addresses: []v1alpha1.AddressRecord{{Backend: "whereabouts", Pool: "kube-system/p", IP: "10.0.0.1", SandboxID: sandbox, PodRef: ref.String(), Interface: "net1", ObservedTime: before(time.Hour)}}}}
 	pod := thePod()
-	return &Facts{Entry: theEntry(), Named: pod, Showing: []corev1.Pod{*pod}, Queried: release.Absent[time.Time](), Owner: &explain.Facts{UID: uid, Ref: ref, Pod: release.Known(pod), Record: record,
+	return &Facts{Entry: theEntry(), GuardedNodes: release.Known([]v1alpha1.GuardedNode{}), Named: pod, Showing: []corev1.Pod{*pod}, Queried: release.Absent[time.Time](), Owner: &explain.Facts{UID: uid, Ref: ref, Pod: release.Known(pod), Record: record,
 		Records: release.Known([]v1alpha1.IPAllocation{}), Entries: release.Known(ipam.Snapshot{Entries: []ipam.Entry{theEntry()}}),
 		Node: release.Known(theNode(corev1.ConditionUnknown)), Evidence: release.EvidenceKubelet, GuardedNodes: release.Known([]v1alpha1.GuardedNode{}),
 		Settings: release.Settings{ReleaseDelay: time.Minute, SandboxCreationMax: 10 * time.Minute, NodeGoneDelay: 5 * time.Minute}}}
+}
+
+// otherRecord has the address for another sandbox.
+func otherRecord() v1alpha1.IPAllocation {
+	return v1alpha1.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: "orphan-another"}, Spec: v1alpha1.IPAllocationSpec{
+		Addresses: []v1alpha1.AddressRecord{{Backend: "whereabouts", Pool: "kube-system/p", IP: "10.0.0.1", SandboxID: "another"}}}}
 }
 
 func responded(response v1alpha1.SandboxResponse) release.Fact[[]v1alpha1.GuardedNode] {
@@ -94,6 +100,24 @@ func TestJudge(t *testing.T) {
 		"a node that is Ready, and whose kubelet reports a running container": {
 			change: func(f *Facts) { f.Owner.Node = release.Known(theNode(corev1.ConditionTrue)) },
 			alive:  "its kubelet, whose node is Ready, reports a running container",
+		},
+		"another record has the address for a sandbox that is not proven gone": {
+			change:   func(f *Facts) { f.Records = []v1alpha1.IPAllocation{otherRecord()} },
+			needless: "record orphan-another has the address for sandbox another too, which is not proven gone",
+		},
+		"another record has the address for a sandbox that its agent reports alive": {
+			change: func(f *Facts) {
+				f.Records = []v1alpha1.IPAllocation{otherRecord()}
+				f.GuardedNodes = responded(v1alpha1.SandboxResponse{Record: "orphan-another", SandboxID: "another", Verdict: v1alpha1.VerdictDoNotRelease, Time: before(time.Minute)})
+			},
+			alive: "record orphan-another has the address for sandbox another too: the agent of its node reported DoNotRelease",
+		},
+		"another record had the address, until a person released it": {
+			change: func(f *Facts) {
+				r := otherRecord()
+				r.Annotations = map[string]string{v1alpha1.ReleasedByHandAnnotation: `[{"address":"10.0.0.1","pool":"kube-system/p","sandboxID":"another"}]`}
+				f.Records = []v1alpha1.IPAllocation{r}
+			},
 		},
 		"a pod that is not being deleted": {
 			change: func(f *Facts) {

@@ -48,9 +48,7 @@ func (c *Cluster) Address(ctx context.Context, ip netip.Addr) (*who.Facts, error
 	if err := orUnserved(err, &f.Unserved.Records); err != nil {
 		return nil, err
 	}
-	f.Records = slices.DeleteFunc(records, func(r v1alpha1.IPAllocation) bool {
-		return !slices.ContainsFunc(r.Spec.Addresses, func(a v1alpha1.AddressRecord) bool { return a.IP == ip.String() })
-	})
+	f.Records = havingAddress(records, ip)
 	if len(f.Records) > 0 {
 		if f.GuardedNodes, err = c.GuardedNodes(ctx); err != nil {
 			return nil, err
@@ -60,6 +58,16 @@ func (c *Cluster) Address(ctx context.Context, ip netip.Addr) (*who.Facts, error
 		return nil, err
 	}
 	return f, c.addressEvents(ctx, f)
+}
+
+// havingAddress are the records that have an address, in any pool.
+func havingAddress(records []v1alpha1.IPAllocation, ip netip.Addr) (having []v1alpha1.IPAllocation) {
+	for i := range records {
+		if slices.ContainsFunc(records[i].Spec.Addresses, func(a v1alpha1.AddressRecord) bool { return a.IP == ip.String() }) {
+			having = append(having, records[i])
+		}
+	}
+	return having
 }
 
 // addressEvents sorts Holdfast's events into those that name the address, and the others about its holders.
@@ -167,15 +175,20 @@ func (c *Cluster) owner(ctx context.Context, f *byhand.Facts, snapshot ipam.Snap
 			owner = r
 		}
 	}
+	f.Records = havingAddress(records, f.Entry.IP)
 	configuration, err := c.Configuration(ctx)
 	if err != nil {
 		return err
 	}
 	f.Queried = c.queriedAll(ctx, configuration, f.Entry.SandboxID, owner)
+	if owner == nil && len(f.Records) == 0 {
+		return nil
+	}
+	f.GuardedNodes = release.FactOf(c.GuardedNodes(ctx))
 	if owner == nil {
 		return nil
 	}
-	s := shared{configuration: configuration, entries: release.Known(snapshot), records: release.Known(records), guarded: release.FactOf(c.GuardedNodes(ctx))}
+	s := shared{configuration: configuration, entries: release.Known(snapshot), records: release.Known(records), guarded: f.GuardedNodes}
 	c.readPolicies(ctx, &s)
 	f.Owner, err = c.factsOfRecord(ctx, s, owner)
 	return err

@@ -427,6 +427,20 @@ func TestAnOrphanIsExplainedByItsRecord(t *testing.T) {
 	}
 }
 
+// TestAnOrphanWithoutItsEntryIsNotReleasedByAddress: the entry is another sandbox's by now.
+func TestAnOrphanWithoutItsEntryIsNotReleasedByAddress(t *testing.T) {
+	f := heldFacts()
+	f.Record.Name, f.UID, f.Pod = v1alpha1.OrphanPrefix+sandbox, v1alpha1.OrphanPrefix+sandbox, release.Absent[*corev1.Pod]()
+	snapshot := f.Entries.Get()
+	snapshot.Entries = slices.Clone(snapshot.Entries)
+	snapshot.Entries[0].SandboxID = "next"
+	f.Entries = release.Known(snapshot)
+	got := Explain(f, now)
+	if got.Addresses[0].Standing != StandingTakenOver || len(got.Ends) != 1 || strings.Contains(got.Ends[0].What, "kubectl holdfast release") {
+		t.Errorf("address %+v ends by %+v", got.Addresses[0], got.Ends)
+	}
+}
+
 func TestTheReasonOfTheManagerIsCompared(t *testing.T) {
 	f := heldFacts()
 	said := metav1.Condition{Type: v1alpha1.ReleasedCondition, Status: metav1.ConditionFalse, Reason: string(v1alpha1.ReasonNodeUnreachable), LastTransitionTime: before(time.Hour)}

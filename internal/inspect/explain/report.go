@@ -230,7 +230,11 @@ func (e *Explanation) ofOrphan(f *Facts) *Explanation {
 		e.Addresses = append(e.Addresses, Address{IP: a.IP, Interface: a.Interface, Network: a.Network, Pool: a.Pool, SandboxID: a.SandboxID,
 			Attribution: v1alpha1.AttributionNone, Standing: f.standing(a), Decision: e.Decision})
 	}
-	e.Ends = f.orphanEnds()
+	isInUse := func(a Address) bool { return a.Standing != StandingTakenOver }
+	if e.Ends = f.orphanEnds(); len(e.Addresses) > 0 && !slices.ContainsFunc(e.Addresses, isInUse) {
+		e.Ends = []End{{What: "its sandbox is proven gone; or no machine runs it, and you annotate the record with holdfast.dev/break-glass=REASON and delete it",
+			Then: "the record is deleted; the address stays with its present user"}}
+	}
 	e.Evidence = append(f.evidence(nil, release.Observation{}, time.Time{}), f.claimEvidence()...)
 	return e
 }
