@@ -60,7 +60,7 @@ func (r *Reconciler) release(ctx context.Context, v *view, d release.Decision) (
 	if v.hasEnded() && len(v.unowned) == 0 && !slices.ContainsFunc(v.held, rest) {
 		return true, r.unprotect(ctx, v, d)
 	}
-	return false, r.dropProven(ctx, v, sandboxes, gone)
+	return false, r.explainRefused(ctx, v, d, r.dropProven(ctx, v, sandboxes, gone))
 }
 
 // disown moves the entries of the decided sandboxes to an orphan. The orphan's record is written first, since it keeps the podref by which the
@@ -152,13 +152,20 @@ func (r *Reconciler) explainFailure(ctx context.Context, v *view, d release.Deci
 	return errors.Join(err, r.explainOnPod(ctx, v, d), r.explainOnRecord(ctx, v, d))
 }
 
-// explainRefusal explains that the record of a pod that is being deleted cannot be written, so that nothing about the pod is decided, and returns the
-// error. Other errors than a refusal are expected to pass.
-func (r *Reconciler) explainRefusal(ctx context.Context, v *view, err error) error {
-	if !v.podFact.IsKnown() || !v.podFact.Get().Deleting || !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
+// explainRefused explains a write of a record that is refused, and returns the error. Other errors are expected to pass.
+func (r *Reconciler) explainRefused(ctx context.Context, v *view, d release.Decision, err error) error {
+	if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 		return err
 	}
-	return r.explainFailure(ctx, v, release.Decision{Row: release.RowObservationFailed, Action: release.Wait}, err)
+	return r.explainFailure(ctx, v, d, err)
+}
+
+// explainRefusal is explainRefused for the record of a pod that is being deleted, if nothing about the pod is decided.
+func (r *Reconciler) explainRefusal(ctx context.Context, v *view, err error) error {
+	if !v.podFact.IsKnown() || !v.podFact.Get().Deleting {
+		return err
+	}
+	return r.explainRefused(ctx, v, release.Decision{Row: release.RowObservationFailed, Action: release.Wait}, err)
 }
 
 // hasEnded says whether no sandbox of the pod can start any more, so that a proof about its last sandbox is one about the pod.

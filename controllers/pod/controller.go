@@ -264,7 +264,7 @@ func (r *Reconciler) writePools(ctx context.Context, seen *view, decision releas
 		return err == nil, result, err
 	case release.Drop:
 		metrics.Decisions.WithLabelValues(string(decision.Action), string(decision.Reason)).Inc()
-		err = r.dropProven(ctx, seen, sets.New(decision.Sandboxes...), nil)
+		err = r.explainRefused(ctx, seen, decision, r.dropProven(ctx, seen, sets.New(decision.Sandboxes...), nil))
 	default:
 		done, err = r.release(ctx, seen, decision)
 	}
@@ -330,7 +330,9 @@ func (v *view) unfinished() error {
 func (r *Reconciler) unprotect(ctx context.Context, seen *view, decision release.Decision) error {
 	steps := []func() error{func() error { return r.takeFinalizerOff(ctx, seen, decision) }}
 	if decision.Withheld == nil { // mode Guard releases by the record
-		steps = append(steps, func() error { return records.Delete(ctx, r.client, seen.record) })
+		steps = append(steps, func() error {
+			return r.explainRefused(ctx, seen, decision, records.Delete(ctx, r.client, seen.record))
+		})
 	}
 	if seen.podFact.IsKnown() && seen.podFact.Get().Ending.ByKubelet() {
 		slices.Reverse(steps)

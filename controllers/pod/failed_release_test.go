@@ -60,13 +60,32 @@ func TestARecordThatIsRefusedIsExplained(t *testing.T) {
 	if err := f.after(time.Hour); !apierrors.IsInvalid(err) {
 		t.Fatalf("error %v, want the refusal of the record", err)
 	}
+	f.explains("writing the record old")
+}
+
+// TestARecordOfWhichTheDeletionIsRefusedIsExplained: it comes before the finalizer of a pod that its kubelet ended.
+func TestARecordOfWhichTheDeletionIsRefusedIsExplained(t *testing.T) {
+	f := newWorld(t, onepod.FinishedPod(), onepod.RecordOfOld(onepod.OldMachine()), onepod.Node("node", "node-1", "m1"))
+	f.Pool.Entries = nil
+	refusal := apierrors.NewForbidden(v1alpha1.GroupVersion.WithResource("ipallocations").GroupResource(), "old", nil)
+	f.r.client = interceptor.NewClient(f.Truth, interceptor.Funcs{
+		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return refusal }})
+	if err := f.after(time.Hour); !apierrors.IsForbidden(err) {
+		t.Fatalf("error %v, want the refusal of the deletion", err)
+	}
+	f.explains("forbidden")
+}
+
+// explains checks that the pod has a failed release with that in its message.
+func (f *world) explains(message string) {
+	f.Helper()
 	var pod corev1.Pod
 	if err := f.Truth.Get(f.Context(), client.ObjectKey{Namespace: "default", Name: "web-1"}, &pod); err != nil {
-		t.Fatal(err)
+		f.Fatal(err)
 	}
 	if !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == v1alpha1.IPsReleasedCondition && c.Reason == string(v1alpha1.ReasonReleaseFailed) && strings.Contains(c.Message, "writing the record old")
+		return c.Type == v1alpha1.IPsReleasedCondition && c.Reason == string(v1alpha1.ReasonReleaseFailed) && strings.Contains(c.Message, message)
 	}) {
-		t.Errorf("the pod says %+v", pod.Status.Conditions)
+		f.Errorf("the pod says %+v", pod.Status.Conditions)
 	}
 }

@@ -100,6 +100,67 @@ func TestI1ARemovedEntryIsMadeAgainForTheLatestSandbox(t *testing.T) {
 	f.holdsUntil(2*time.Second, time.Hour)
 }
 
+// TestI1ASandboxThatALaterOneFollowedAtOneAddressHoldsIt: the later one's CNI ADD failed for the second network.
+func TestI1ASandboxThatALaterOneFollowedAtOneAddressHoldsIt(t *testing.T) {
+	record := recordOfBoth()
+	second := record.Spec.Addresses[0]
+	second.IP, second.Interface = "10.0.0.6", "net2"
+	record.Spec.Addresses = append(record.Spec.Addresses, second)
+	pod := onepod.FinishedPod()
+	pod.CreationTimestamp = metav1.NewTime(onepod.Now.Add(-20 * time.Minute))
+	f := newWorld(t, pod, record, onepod.Node("node", "node-1", "m1"))
+	f.r.options.Evidence = release.EvidenceAgent
+	other := f.Pool.Entries[0]
+	other.IP, other.Interface = netip.MustParseAddr("10.0.0.6"), "net2"
+	f.Pool.Entries[0].SandboxID, f.Pool.Entries[0].PoolResourceVersion, f.Pool.Cached = "next-sandbox", "101", "101"
+	f.Pool.Entries = append(f.Pool.Entries, other)
+	f.holdsUntil(0, time.Second)
+	f.respond("old-sandbox", v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, "old")
+	f.respond("next-sandbox", v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, "old")
+	f.holdsUntil(2*time.Second, time.Hour)
+	f.respond("old-sandbox", v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, "old")
+	f.releasesAfter(time.Hour + time.Second)
+}
+
+// TestI1TheLaterSandboxStaysOnRecordUntilTheTombstoneStands: without it, nothing would show that the earlier one is followed.
+func TestI1TheLaterSandboxStaysOnRecordUntilTheTombstoneStands(t *testing.T) {
+	f := followedOnce(t)
+	f.holdsUntil(0)
+	f.Pool.Entries, f.Pool.Cached, f.Pool.Version, f.Pool.Refuses = nil, "102", "102", true
+	if err := f.after(time.Second); err == nil {
+		t.Error("the tombstone is refused, and there is no retry")
+	}
+	f.Pool.Refuses = false
+	f.holdsUntil(2*time.Second, 3*time.Second)
+	if len(f.Pool.Entries) != 1 || f.Pool.Entries[0].SandboxID != "old-sandbox" || f.Pool.Entries[0].Releasing != "old" {
+		t.Fatalf("the pool has %+v, expected a tombstone for the sandbox that may live", f.Pool.Entries)
+	}
+	if held, state := f.Addresses()["old"], f.Record().Status.State; len(held) != 1 || state != v1alpha1.StateHeld {
+		t.Errorf("in the end the record has %v in state %s", held, state)
+	}
+}
+
+// TestI1OfThreeSandboxesTheLatestHoldsTheTombstone: the removal of its entry was seen while the pod exists, so the third one is forgotten.
+func TestI1OfThreeSandboxesTheLatestHoldsTheTombstone(t *testing.T) {
+	record := recordOfBoth()
+	third := record.Spec.Addresses[1]
+	third.SandboxID, third.PoolResourceVersion = "third-sandbox", "102"
+	record.Spec.Sandboxes = append(record.Spec.Sandboxes, v1alpha1.SandboxRecord{ID: "third-sandbox", Attribution: v1alpha1.AttributionNetworkStatus, Node: onepod.OldMachine()})
+	record.Spec.Addresses = append(record.Spec.Addresses, third)
+	pod := onepod.FinishedPod()
+	pod.CreationTimestamp = metav1.NewTime(onepod.Now.Add(-20 * time.Minute))
+	f := newWorld(t, pod, record, onepod.Node("node", "node-1", "m1"))
+	f.r.options.Evidence = release.EvidenceAgent
+	f.Pool.Entries, f.Pool.Cached, f.Pool.Version = nil, "103", "103"
+	f.holdsUntil(0, time.Second)
+	if len(f.Pool.Entries) != 1 || f.Pool.Entries[0].SandboxID != "next-sandbox" {
+		t.Fatalf("the pool has %+v, expected a tombstone for the later of the two that may live", f.Pool.Entries)
+	}
+	f.respond("old-sandbox", v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, "old")
+	f.respond("next-sandbox", v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReady, "old")
+	f.holdsUntil(2*time.Second, time.Hour)
+}
+
 // TestI2AnAddressIsReleasedOnceEachSandboxThatHadItIsGone.
 func TestI2AnAddressIsReleasedOnceEachSandboxThatHadItIsGone(t *testing.T) {
 	f := followedOnce(t)

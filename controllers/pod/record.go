@@ -139,7 +139,8 @@ func recordSandbox(v *view, record *v1alpha1.IPAllocation, held *facts.Held, now
 // whether there were any. An address in the network-status is kept, unless a later sandbox has it, and so are all addresses of a pod that could not be read.
 func (r *Reconciler) dropGone(v *view, record *v1alpha1.IPAllocation) (dropped bool) {
 	deleting := !v.podFact.IsKnown() || v.podFact.Get().Deleting
-	if v.stale || v.podFact.IsUnknown() || (deleting && !v.live) {
+	isRemoved := func(held facts.Held) bool { return held.Removed } // what is followed shows which: it stays until a tombstone stands
+	if v.stale || v.podFact.IsUnknown() || (deleting && !v.live) || slices.ContainsFunc(v.held, isRemoved) {
 		return false
 	}
 	onStatus := map[string]bool{}

@@ -91,10 +91,13 @@ func givesUp(d release.Decision, sandbox string) bool {
 }
 
 // isLeftToALater says whether a removed entry is made again for a later sandbox of the UID, with which the earlier one stays followed: the pool has one
-// entry for both.
+// entry for all.
 func (v *view) isLeftToALater(held *facts.Held, d release.Decision) bool {
-	return held.Followed && slices.ContainsFunc(v.held, func(later facts.Held) bool {
-		return facts.Same(later.Key, held.Key) && later.Removed && !later.Followed && !givesUp(d, later.SandboxID)
+	recorded := facts.RecordedAddress(v.record, held.Key)
+	return recorded != nil && slices.ContainsFunc(v.held, func(later facts.Held) bool {
+		a := facts.RecordedAddress(v.record, later.Key)
+		return facts.Same(later.Key, held.Key) && later.Removed && a != nil && facts.ProvesAbsence(a.PoolResourceVersion, recorded.PoolResourceVersion) &&
+			!givesUp(d, later.SandboxID)
 	})
 }
 

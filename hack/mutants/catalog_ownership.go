@@ -95,8 +95,8 @@ var ownershipMutants = []mutant{
 	{
 		rule: "I1: without agents, only the same machine's next sandbox shows that the one before was stopped",
 		file: "internal/release/followed.go",
-		old:  `return relation != Replaced && relation != Resembling`,
-		new:  `return relation != Resembling`, by: inRelease,
+		old:  `return relation == Replaced || relation == Resembling`,
+		new:  `return relation == Resembling`, by: inRelease,
 	},
 	{
 		rule: "I1: the record lists an address once for each sandbox",

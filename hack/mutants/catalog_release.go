@@ -11,6 +11,24 @@ var (
 
 var decisionMutants = []mutant{
 	{
+		rule: "I1: a sandbox that a later one followed at one address holds that one",
+		file: "internal/release/followed.go",
+		old:  `d.Action == Release && sharesUnproven(sandboxes, judged, i)`,
+		new:  `d.Action == Unprotect && sharesUnproven(sandboxes, judged, i)`, by: []string{"./internal/release"},
+	},
+	{
+		rule: "I1: a later sandbox stays on record until the tombstone for the earlier one stands",
+		file: "controllers/pod/record.go",
+		old:  `(deleting && !v.live) || slices.ContainsFunc(v.held, isRemoved)`,
+		new:  `(deleting && !v.live) || v.stale && slices.ContainsFunc(v.held, isRemoved)`, by: inPods,
+	},
+	{
+		rule: "I1: without agents, the sandbox of another machine replaces none",
+		file: "internal/release/followed.go",
+		old:  `return other.Machine.IsKnown() && isAnother(other.Machine.Get())`,
+		new:  `return false && isAnother(other.Machine.Get())`, by: []string{"./internal/release"},
+	},
+	{
 		rule: "ObservationFailed: what could not be read is not gone",
 		file: "internal/release/decide.go",
 		old:  `if read.unknown {`,

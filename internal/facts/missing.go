@@ -30,7 +30,7 @@ func (r *Read) Missing(address *v1alpha1.AddressRecord, key ipam.Key, stands *ip
 		return held, r.Pod.IsAbsent() || !sawRemoved
 	case r.isElsewhere(stands, key):
 		return held, false
-	case held.Removed: // while the pod object exists, an empty pool alone is no evidence
+	case held.Removed, stands != nil && stands.Releasing == r.Record.Name: // while the pod object exists, an empty pool alone is no evidence
 		return held, r.Pod.IsAbsent()
 	}
 	return held, true

@@ -148,6 +148,7 @@ func (r *Read) sandboxes() release.Fact[[]release.Sandbox] {
 		}
 		s := &sandboxes[at]
 		s.Followed = s.Followed && entry.Followed
+		s.Shares = append(s.Shares, r.othersAt(entry)...)
 		s.Conflict = s.Conflict || entry.Conflict
 		s.Shown = s.Shown || Shows(r.Object, entry)
 		// The persisted time, so that a restart never shortens a wait.
@@ -156,6 +157,16 @@ func (r *Read) sandboxes() release.Fact[[]release.Sandbox] {
 		}
 	}
 	return release.Known(sandboxes)
+}
+
+// othersAt are the other sandboxes of the UID that have, or had, the address of an entry.
+func (r *Read) othersAt(entry *Held) (sandboxes []string) {
+	for i := range r.Held {
+		if other := &r.Held[i]; other.SandboxID != entry.SandboxID && Same(other.Key, entry.Key) {
+			sandboxes = append(sandboxes, other.SandboxID)
+		}
+	}
+	return sandboxes
 }
 
 // reporterOf is the Node UID whose agent's report on a sandbox counts: that of the Node or, if it is absent or of another machine, of the recorded

@@ -9,7 +9,7 @@ import (
 )
 
 // followedFirst turns the release of a followed sandbox into a Drop, and delays the release of the later sandboxes until all followed ones are
-// dropped: the pool has one entry for all of them (docs/decisions/0135).
+// dropped: the pool has one entry for all of them (docs/decisions/0135). One that was followed at some of its addresses has to be proven gone too.
 func followedFirst(sandboxes []Sandbox, judged []Decision) []Decision {
 	held := slices.ContainsFunc(sandboxes, func(s Sandbox) bool { return s.Followed })
 	var in []Decision
@@ -17,11 +17,22 @@ func followedFirst(sandboxes []Sandbox, judged []Decision) []Decision {
 		switch {
 		case sandboxes[i].Followed:
 			in = append(in, dropFollowed(d))
+		case d.Action == Release && sharesUnproven(sandboxes, judged, i):
 		case !held || (d.Action != Release && d.Action != Disown):
 			in = append(in, d)
 		}
 	}
 	return in
+}
+
+// sharesUnproven says whether another sandbox of the pod that shares an address is not proven gone.
+func sharesUnproven(sandboxes []Sandbox, judged []Decision, i int) bool {
+	for j := range sandboxes {
+		if isProven := judged[j].Action == Release || judged[j].Action == Drop; !isProven && slices.Contains(sandboxes[i].Shares, sandboxes[j].ID) {
+			return true
+		}
+	}
+	return false
 }
 
 func dropFollowed(d Decision) Decision {
@@ -42,13 +53,18 @@ func (r Response) neverListed() bool {
 }
 
 // replacedByItsKubelet says whether the kubelet created the next sandbox on the same machine. Without agents that is the evidence that it stopped the
-// one before.
+// one before. A sandbox of another machine may be the next one, also where this machine has registered again since.
 func replacedByItsKubelet(o Observation, s *Sandbox) bool {
 	if o.Evidence != EvidenceKubelet || !s.Followed || s.Conflict || !s.Machine.IsKnown() || !o.Node.IsKnown() {
 		return false
 	}
-	relation := Compare(s.Machine.Get(), o.Node.Get().Machine)
-	return relation != Replaced && relation != Resembling
+	isAnother := func(machine Machine) bool {
+		relation := Compare(s.Machine.Get(), machine)
+		return relation == Replaced || relation == Resembling
+	}
+	return !isAnother(o.Node.Get().Machine) && !slices.ContainsFunc(o.Sandboxes.Get(), func(other Sandbox) bool {
+		return other.Machine.IsKnown() && isAnother(other.Machine.Get())
+	})
 }
 
 func dropReplaced(row Row, s *Sandbox) Decision {

@@ -26,6 +26,7 @@ func TestI1ASandboxThatALaterOneFollowedIsNotForgotten(t *testing.T) {
 	notLoaded := func(r *Response) { alive(r); r.Reason = string(v1alpha1.ReasonSandboxNotLoaded) }
 	succeeded := func(r *Response) { alive(r); followed(r) }
 	watched := func(s *Sandbox) { s.Attribution = v1alpha1.AttributionObservedAdd }
+	shares := func(other string) func(*Sandbox) { return func(s *Sandbox) { s.Shares = []string{other} } }
 	forRewrite := func(o *Observation) {
 		all := o.Sandboxes.Get()
 		for i := range all {
@@ -36,7 +37,7 @@ func TestI1ASandboxThatALaterOneFollowedIsNotForgotten(t *testing.T) {
 			}
 		}
 	}
-	later := sandbox("s2", queried(newQuery(func(q *Query) { q.SandboxID = "s2" }), Known(responded(gone, func(r *Response) { r.SandboxID = "s2" }))))
+	later := sandbox("s2", func(s *Sandbox) { s.Shares = []string{"s1"} }, queried(newQuery(func(q *Query) { q.SandboxID = "s2" }), Known(responded(gone, func(r *Response) { r.SandboxID = "s2" }))))
 	finished := ended(EndingFinished, longAgo)
 	both := func(change ...func(*Sandbox)) func(*Observation) {
 		return sandboxes(sandbox("s1", append([]func(*Sandbox){isFollowed}, change...)...), later)
@@ -73,6 +74,12 @@ func TestI1ASandboxThatALaterOneFollowedIsNotForgotten(t *testing.T) {
 			terminating(finished, both(), node(Node{Machine: replaced, Ready: true})), Decision{Row: RowNodeReplaced, Action: Wait, Reason: v1alpha1.ReasonNodeReplaced}},
 		"without agents, the pod lives, and the next sandbox is another machine's": {
 			terminating(notDeleting, both(), node(Node{Machine: replaced, Ready: true})), Decision{Row: RowPodInUse, Action: Keep, Reason: v1alpha1.ReasonPodInUse}},
+		"without agents, the pod lives, and its node registered again after another machine had made the next sandbox": {
+			terminating(notDeleting, sandboxes(sandbox("s1", isFollowed), sandbox("s2", func(s *Sandbox) { s.Machine = Known(replaced) }))), Decision{Row: RowPodInUse, Action: Keep, Reason: v1alpha1.ReasonPodInUse}},
+		"it was followed at one of its addresses only: the later one's are held": {
+			terminating(agent, finished, sandboxes(sandbox("s1", byAgent(notLoaded), shares("s2")), later)), Decision{Row: RowTerminatedAfterDeletion, Action: Wait, Reason: v1alpha1.ReasonSandboxRunning}},
+		"it was followed at one of its addresses only, and both are gone": {
+			terminating(agent, finished, sandboxes(sandbox("s1", byAgent(gone), shares("s2")), later)), Decision{Row: RowTerminatedAfterDeletion, Action: Release, Reason: v1alpha1.ReasonSandboxGone, Sandboxes: []string{"s1", "s2"}}},
 		"on cached reads nothing is forgotten": {
 			terminating(agent, cached, finished, both(byAgent(gone))), Decision{Row: RowTerminatedAfterDeletion, Action: Reread, Intended: Drop, Reason: v1alpha1.ReasonSandboxGone, Sandboxes: []string{"s1"}}},
 	} {
