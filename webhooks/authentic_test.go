@@ -171,7 +171,7 @@ func TestAnObjectThatCannotBeReadIsJudged(t *testing.T) {
 // The budgets count bytes and members, never seconds.
 func TestAReviewBeyondItsBoundsIsNotDecoded(t *testing.T) {
 	members := func(n int) string { return strings.Repeat("{},", n) }
-	pool := largestPool(16_000)
+	pool, finalizers := largestPool(16_000), strings.Repeat(`"a",`, 390_000)+`"a"`
 	for name, tc := range map[string]struct {
 		body     string
 		passes   bool
@@ -180,6 +180,7 @@ func TestAReviewBeyondItsBoundsIsNotDecoded(t *testing.T) {
 		"a pool of 16,000 entries, old and new":    {body: requestWith(`"oldObject":` + pool + `,"object":` + pool), passes: true},
 		"annotations that are full of commas":      {body: requestWith(`"oldObject":{"a":"` + strings.Repeat(`,`, 1<<20) + `"}`), passes: true},
 		"escaped quotes before commas":             {body: requestWith(`"oldObject":{"a":"\"` + strings.Repeat(`,`, 1<<20) + `"}`), passes: true},
+		"two objects that are full of finalizers":  {body: requestWith(`"oldObject":{"a":[` + finalizers + `]},"object":{"a":[` + finalizers + `]}`), passes: true},
 		"more members than two objects can have":   {body: requestWith(`"oldObject":{"a":[` + members(maxMembers) + `{}]}`), contains: errTooManyMembers.Error()},
 		"an identity with thousands of values":     {body: requestWith(`"userInfo":{"extra":{"a":[` + strings.Repeat(`"",`, 30_000) + `""]}}`), contains: errUserTooLarge.Error()},
 		"a body that is larger than its webhook's": {body: requestWith(`"oldObject":{"a":"` + strings.Repeat(`x`, maxPoolBytes) + `"}`), contains: "larger than"},

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -81,9 +82,9 @@ func getsNoSandbox(pod release.Fact[releaseguard.Pod]) bool {
 }
 
 // shows reports whether a pod's network-status shows an address that the reservation may stand for. One that cannot be read may, and
-// so may one that is not written yet: it comes when every network of the pod is attached (whereabouts#162).
+// so may one that is not written yet: it comes when every network of the pod is attached (whereabouts#162), also to a sandbox that replaces another.
 func (v *ReservationReleaseValidator) shows(pod *corev1.Pod, name string) bool {
-	if pod.Annotations[podnetwork.StatusAnnotation] == "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+	if (pod.Annotations[podnetwork.StatusAnnotation] == "" || facts.MayStart(pod)) && !facts.IsTerminal(pod) {
 		return pod.Spec.NodeName != ""
 	}
 	addresses, err := podnetwork.StatusAddresses(pod.Annotations)

@@ -28,8 +28,15 @@ func showing(ip string) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-0", UID: "uid-0", Annotations: map[string]string{
 			podnetwork.StatusAnnotation: fmt.Sprintf(`[{"name":"default/wb","interface":"net1","ips":[%q]}]`, ip)}},
 		Spec:   corev1.PodSpec{NodeName: "node-a"},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}}},
 	}
+}
+
+// restarting is such a pod of which the kubelet makes another sandbox.
+func restarting(ip string) *corev1.Pod {
+	pod := showing(ip)
+	pod.Status.Conditions[0].Status = corev1.ConditionFalse
+	return pod
 }
 
 // withoutStatus is a pod without a network-status.
@@ -88,6 +95,8 @@ func TestReservations(t *testing.T) {
 			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0")}},
 		"a deletion while its live pod shows another address": {cluster: &cluster{objects: []client.Object{showing("10.10.0.2")}},
 			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0")}, allowed: true},
+		"a deletion while its pod shows the address of the sandbox before": {cluster: &cluster{objects: []client.Object{restarting("10.10.0.2")}},
+			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0")}},
 		"a deletion while its live pod shows what cannot be read": {cluster: &cluster{objects: []client.Object{showing("10.10.0.")}},
 			request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0")}},
 		"a deletion while its pod is starting and shows nothing yet": {cluster: &cluster{objects: []client.Object{withoutStatus("node-a", corev1.PodPending)}},

@@ -37,8 +37,8 @@ const (
 	maxPoolBytes = 4 << 20
 
 	// maxMembers bounds the members of all lists and objects in a request, which is what decoding costs memory for. Two objects
-	// of 1.5 MiB cannot have more: the shortest member of a stored object has eight bytes.
-	maxMembers = 400_000
+	// of 1.5 MiB cannot have more: the shortest member of a stored object is a finalizer of one letter, of four bytes.
+	maxMembers = 800_000
 	// maxUserBytes bounds the identity in a request.
 	maxUserBytes = 64 << 10
 

@@ -27,7 +27,7 @@ type Removal struct {
 }
 
 // Diff returns what a write removes: the entries that are missing afterwards or stand under another reference, sorted by
-// offset. adds reports whether it records an entry at a free offset. A new sandbox ID under the same reference removes
+// offset. adds reports whether it is of an ADD: it records an entry at a free offset, or a new sandbox ID under the same reference. The latter removes
 // nothing: that is how whereabouts re-creates a sandbox.
 func Diff(before, after map[string]Entry) (removals []Removal, adds bool) {
 	for offset, entry := range before {
@@ -35,6 +35,8 @@ func Diff(before, after map[string]Entry) (removals []Removal, adds bool) {
 		if !stays || now.PodRef != entry.PodRef {
 			same := stays && now.SandboxID == entry.SandboxID && now.Interface == entry.Interface
 			removals = append(removals, Removal{Offset: offset, Entry: entry, Rewritten: stays, NewPodRef: now.PodRef, SameSandbox: same})
+		} else if now.SandboxID != entry.SandboxID {
+			adds = true
 		}
 	}
 	for offset := range maps.Keys(after) {

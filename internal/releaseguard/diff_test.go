@@ -23,7 +23,7 @@ func TestDiff(t *testing.T) {
 			before: map[string]Entry{"1": web0}, after: map[string]Entry{"1": web0, "2": web1}, adds: true,
 		},
 		"a sandbox re-created under the same reference takes nothing away": {
-			before: map[string]Entry{"1": web0}, after: map[string]Entry{"1": recreated},
+			before: map[string]Entry{"1": web0}, after: map[string]Entry{"1": recreated}, adds: true,
 		},
 		"a DEL removes one": {
 			before: map[string]Entry{"1": web0, "2": web1}, after: map[string]Entry{"2": web1},
