@@ -256,7 +256,9 @@ func (k *reclaimer) reclaim(ctx context.Context, ids []sandboxID, read *reports,
 			result.RequeueAfter = nodelife.LookInterval
 		}
 		if result.RequeueAfter > 0 {
-			k.held[v.id] = now.Add(result.RequeueAfter)
+			if d.Row != orphan.RowAwaitAcknowledgments && d.Row != orphan.RowQueryAllNodes { // other nodes' responses end these
+				k.held[v.id] = now.Add(result.RequeueAfter)
+			}
 			k.feed.AddAfter(result.RequeueAfter, v.id)
 		}
 	}

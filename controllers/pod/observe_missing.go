@@ -98,6 +98,14 @@ func (v *view) holdsNext(address *v1alpha1.AddressRecord) bool {
 	})
 }
 
+// awaitsTombstone says whether the address was removed from the pool, and has to be made again for an earlier sandbox: the record shows that this one is
+// followed until that is done.
+func (v *view) awaitsTombstone(address *v1alpha1.AddressRecord) bool {
+	return slices.ContainsFunc(v.held, func(held facts.Held) bool {
+		return held.Removed && held.Backend == address.Backend && held.Pool == address.Pool && held.IP.String() == address.IP
+	})
+}
+
 // noteRecords notes, before any lookup in the cache of records, how recent the cache is, by the version of the UID's own record. One watch shows all
 // records in the order of their versions, so the cache then has every older record, and a rival for an address is older than the record of its
 // next user.

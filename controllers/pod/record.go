@@ -135,12 +135,16 @@ func recordSandbox(v *view, record *v1alpha1.IPAllocation, held *facts.Held, now
 		v1alpha1.SandboxRecord{ID: held.SandboxID, ObservedTime: now, Attribution: held.Attribution})
 }
 
+// keeps says whether the record has to keep an address. isShown: the network-status has it.
+func (v *view) keeps(a *v1alpha1.AddressRecord, isShown bool) bool {
+	return v.holds(a) || (isShown && !v.holdsNext(a)) || v.awaitsTombstone(a)
+}
+
 // dropGone removes addresses from the record that the pools are proven not to have, if the pod is live, or is held for another sandbox; dropped says
 // whether there were any. An address in the network-status is kept, unless a later sandbox has it, and so are all addresses of a pod that could not be read.
 func (r *Reconciler) dropGone(v *view, record *v1alpha1.IPAllocation) (dropped bool) {
 	deleting := !v.podFact.IsKnown() || v.podFact.Get().Deleting
-	isRemoved := func(held facts.Held) bool { return held.Removed } // what is followed shows which: it stays until a tombstone stands
-	if v.stale || v.podFact.IsUnknown() || (deleting && !v.live) || slices.ContainsFunc(v.held, isRemoved) {
+	if v.stale || v.podFact.IsUnknown() || (deleting && !v.live) {
 		return false
 	}
 	onStatus := map[string]bool{}
@@ -152,7 +156,7 @@ func (r *Reconciler) dropGone(v *view, record *v1alpha1.IPAllocation) (dropped b
 	}
 	before := len(record.Spec.Addresses)
 	record.Spec.Addresses = slices.DeleteFunc(record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool {
-		return !v.holds(&a) && (!onStatus[a.IP] || v.holdsNext(&a))
+		return !v.keeps(&a, onStatus[a.IP])
 	})
 	record.Spec.Sandboxes = slices.DeleteFunc(record.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool {
 		return !slices.ContainsFunc(record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool { return a.SandboxID == s.ID })

@@ -90,6 +90,13 @@ func givesUp(d release.Decision, sandbox string) bool {
 	return (d.Aim() == release.Release || d.Aim() == release.Drop) && slices.Contains(d.Sandboxes, sandbox)
 }
 
+// isInherited says whether the next pod of the name would inherit an entry. In a conflict the name has to be the pod's, and no live pod of it shows the
+// address.
+func (v *view) isInherited(held *facts.Held) bool {
+	isOfName := held.Owner != nil && *held.Owner == v.ref() && !facts.ShowsAddress(v.sameName, held.Key)
+	return v.podFact.IsAbsent() && !held.Superseded && (!held.Conflict || isOfName) && held.Releasing == ""
+}
+
 // isLeftToALater says whether a removed entry is made again for a later sandbox of the UID, with which the earlier one stays followed: the pool has one
 // entry for all.
 func (v *view) isLeftToALater(held *facts.Held, d release.Decision) bool {
@@ -110,9 +117,7 @@ func (v *view) unproven(backend string, d release.Decision) []ipam.Request {
 		if givesUp(d, held.SandboxID) || v.isLeftToALater(held, d) {
 			continue
 		}
-		isOfName := held.Owner != nil && *held.Owner == v.ref() && !facts.ShowsAddress(v.sameName, held.Key)
-		inherited := v.podFact.IsAbsent() && !held.Superseded && (!held.Conflict || isOfName) && held.Releasing == ""
-		if held.Backend == backend && (inherited || held.Removed) {
+		if held.Backend == backend && (v.isInherited(held) || held.Removed) {
 			requests = append(requests, ipam.Request{Key: held.Key, Record: string(v.uid)})
 		}
 	}

@@ -275,8 +275,8 @@ func removePending`, by: inWhereabouts,
 	{
 		rule: "protection: a pod that vanished leaves tombstones (S3)",
 		file: "controllers/pod/tombstone.go",
-		old:  `inherited := v.podFact.IsAbsent() && !held.Superseded && (!held.Conflict || isOfName) && held.Releasing == ""`,
-		new:  `inherited := held.Conflict && isOfName`, by: inPods,
+		old:  `return v.podFact.IsAbsent() && !held.Superseded && (!held.Conflict || isOfName) && held.Releasing == ""`,
+		new:  `return held.Conflict && isOfName`, by: inPods,
 	},
 	{
 		rule: "protection: a tombstone is written on live reads alone",

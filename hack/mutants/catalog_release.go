@@ -19,14 +19,14 @@ var decisionMutants = []mutant{
 	{
 		rule: "I1: a later sandbox stays on record until the tombstone for the earlier one stands",
 		file: "controllers/pod/record.go",
-		old:  `(deleting && !v.live) || slices.ContainsFunc(v.held, isRemoved)`,
-		new:  `(deleting && !v.live) || v.stale && slices.ContainsFunc(v.held, isRemoved)`, by: inPods,
+		old:  `|| v.awaitsTombstone(a)`,
+		new:  `|| (v.stale && v.awaitsTombstone(a))`, by: inPods,
 	},
 	{
 		rule: "I1: without agents, the sandbox of another machine replaces none",
 		file: "internal/release/followed.go",
-		old:  `return other.Machine.IsKnown() && isAnother(other.Machine.Get())`,
-		new:  `return false && isAnother(other.Machine.Get())`, by: []string{"./internal/release"},
+		old:  `other.Machine.IsKnown() && isAnother(other.Machine.Get())`,
+		new:  `false && isAnother(other.Machine.Get())`, by: []string{"./internal/release"},
 	},
 	{
 		rule: "ObservationFailed: what could not be read is not gone",

@@ -5,6 +5,7 @@ package facts
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -36,11 +37,11 @@ func (r *Read) Missing(address *v1alpha1.AddressRecord, key ipam.Key, stands *ip
 	return held, true
 }
 
-// isElsewhere says whether the pool has another record's tombstone at the address, and the pod runs without the address. That tombstone was made where
-// the pool had no entry any more, which is an empty pool to this pod.
+// isElsewhere says whether the pool has another pod's tombstone at the address, and the pod runs without the address. That tombstone was made where
+// the pool had no entry any more, which is an empty pool to this pod. An orphan's is made over an entry that stands.
 func (r *Read) isElsewhere(stands *ipam.Entry, key ipam.Key) bool {
-	return stands != nil && stands.Releasing != "" && stands.Releasing != r.Record.Name &&
-		r.Object != nil && r.Object.DeletionTimestamp == nil && !ShowsAddress(r.Object, key)
+	return stands != nil && stands.Releasing != "" && stands.Releasing != r.Record.Name && !strings.HasPrefix(stands.Releasing, v1alpha1.OrphanPrefix) &&
+		r.Object != nil && r.Object.DeletionTimestamp == nil && !IsTerminal(r.Object) && !ShowsAddress(r.Object, key)
 }
 
 // hasLater says whether a later sandbox of the UID has the address, or had it when its entry was removed: an IPAM gives it to the next sandbox of the

@@ -93,10 +93,12 @@ type Sliced interface {
 	KeepSlices(after *SlicePool, kept []TakenSlice) []jsonpatch.JsonPatchOperation
 }
 
-// TakenSlices are the slices that a write takes from their nodes, in the order of before. A write that divides another range, or divides it otherwise,
-// may drop slices, which is an administrator's decision. A wider range has the earlier slices too.
+// TakenSlices are the slices that a write takes from their nodes, in the order of before. A write that divides another range,
+// or divides it otherwise, takes none: its slices are not the same ones, and it is an administrator's decision.
 func TakenSlices(before, after *SlicePool) []TakenSlice {
-	isSame := before.Range == after.Range && before.Size == after.Size
+	if before.Range != after.Range || before.Size != after.Size {
+		return nil
+	}
 	places := make(map[string][]int, len(after.Slices))
 	for i := range after.Slices {
 		places[after.Slices[i].Range] = append(places[after.Slices[i].Range], i)
@@ -112,7 +114,7 @@ func TakenSlices(before, after *SlicePool) []TakenSlice {
 			continue
 		}
 		judged[slice.Range] = true
-		if isSame && len(places[slice.Range]) == 0 {
+		if len(places[slice.Range]) == 0 {
 			taken = append(taken, TakenSlice{Slice: slice, Index: -1})
 		}
 		// A range is written once; a second place would be another way to give it away.

@@ -5,11 +5,11 @@ package ipamaudit
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
-	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
 // Kinds are all kinds of findings.
@@ -78,7 +78,7 @@ func (f Finding) Message() string {
 	case v1alpha1.ReasonSliceMoved, v1alpha1.ReasonPodWithoutSlice:
 		return f.sliceMessage()
 	case v1alpha1.ReasonEntryUnaccounted:
-		if _, record, _ := ipam.ParseReference(f.PodRef); record != "" {
+		if record, isTombstone := strings.CutPrefix(f.PodRef, v1alpha1.TombstonePrefix+"/"); isTombstone {
 			return fmt.Sprintf("pool %s has %s with the tombstone of record %s, which does not exist any more: Holdfast neither releases it nor queries about it. "+
 				"Once no machine runs sandbox %s, delete the entry from the pool", f.Pool, f.IP, record, f.SandboxID)
 		}

@@ -63,7 +63,7 @@ func replacedByItsKubelet(o Observation, s *Sandbox) bool {
 		return relation == Replaced || relation == Resembling
 	}
 	return !isAnother(o.Node.Get().Machine) && !slices.ContainsFunc(o.Sandboxes.Get(), func(other Sandbox) bool {
-		return other.Machine.IsKnown() && isAnother(other.Machine.Get())
+		return !other.UnchangedSince.Before(s.UnchangedSince) && other.Machine.IsKnown() && isAnother(other.Machine.Get())
 	})
 }
 
