@@ -30,15 +30,15 @@ func (r *Read) Missing(address *v1alpha1.AddressRecord, key ipam.Key, stands *ip
 	case held.Followed:
 		return held, r.Pod.IsAbsent() || !sawRemoved
 	case r.isElsewhere(stands, key):
-		return held, false
+		return held, !sawRemoved
 	case held.Removed, stands != nil && stands.Releasing == r.Record.Name: // while the pod object exists, an empty pool alone is no evidence
 		return held, r.Pod.IsAbsent()
 	}
 	return held, true
 }
 
-// isElsewhere says whether the pool has another pod's tombstone at the address, and the pod runs without the address. That tombstone was made where
-// the pool had no entry any more, which is an empty pool to this pod. An orphan's is made over an entry that stands.
+// isElsewhere says whether the pool has another pod's tombstone at the address, and the pod runs without the address. Where its own entry was seen to be
+// removed, the conflict would last as long as the pod otherwise. An orphan's tombstone is made over an entry that stands.
 func (r *Read) isElsewhere(stands *ipam.Entry, key ipam.Key) bool {
 	return stands != nil && stands.Releasing != "" && stands.Releasing != r.Record.Name && !strings.HasPrefix(stands.Releasing, v1alpha1.OrphanPrefix) &&
 		r.Object != nil && r.Object.DeletionTimestamp == nil && !IsTerminal(r.Object) && !ShowsAddress(r.Object, key)

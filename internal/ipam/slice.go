@@ -94,7 +94,7 @@ type Sliced interface {
 }
 
 // TakenSlices are the slices that a write takes from their nodes, in the order of before. A write that divides another range,
-// or divides it otherwise, takes none: its slices are not the same ones, and it is an administrator's decision.
+// or divides it otherwise, takes none: it is an administrator's decision, also where slices in use are the same ones after it (docs/limits.md).
 func TakenSlices(before, after *SlicePool) []TakenSlice {
 	if before.Range != after.Range || before.Size != after.Size {
 		return nil
