@@ -43,13 +43,13 @@ var profiles = map[string]profile{
 		components: []string{"components/warn-unsafe-releases"},
 	},
 	"kubelet-evidence": {
-		values:     with(inManager(values{"evidence": "Kubelet", "unsafeReleases": values{"mode": "Warn"}}), "agent.enabled", false),
+		values:     with(inManager(values{"evidence": "Kubelet"}), "agent.enabled", false),
 		components: []string{"components/kubelet-evidence"},
 	},
 	"kubelet-evidence with prometheus": {
 		values: values{
 			"agent": values{"enabled": false}, "prometheus": values{"enabled": true},
-			"manager": values{"configuration": values{"evidence": "Kubelet", "unsafeReleases": values{"mode": "Warn"}}},
+			"manager": values{"configuration": values{"evidence": "Kubelet"}},
 		},
 		components: []string{"components/kubelet-evidence", "components/prometheus"},
 	},
