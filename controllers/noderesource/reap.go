@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,6 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/nodeidentity"
+	"github.com/holdfast-dev/holdfast/internal/pages"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 )
 
@@ -123,11 +125,33 @@ func (s *sweeper) reapOne(ctx context.Context, run *sweepRun, key types.Namespac
 	if wait := s.remainingWait(run.policy.Name, &object, assessment.Reason); wait > 0 {
 		return wait, nil
 	}
+	if lives, err := s.isOfLiveNode(ctx, run.state.compiled.Policy(), &object); lives || err != nil {
+		return 0, err
+	}
 	if !s.deletes.TryAccept() {
 		return 0, errRateLimited
 	}
 	run.state.lastTried = key
 	return s.delete(ctx, run, &observed{object: object, assessment: assessment, state: metrics.NodeObjectStale, apiVersion: u.GetAPIVersion()})
+}
+
+// isOfLiveNode reports whether an annotation of the object, which has no name of a Node beside it, has the UID of a live Node of any name: the policy may
+// take the Node's name from the wrong place, or the object be moved to another Node in two writes.
+func (s *sweeper) isOfLiveNode(ctx context.Context, p nodeidentity.Policy, o *nodeidentity.Object) (bool, error) {
+	if p.Annotation == "" {
+		return false, nil
+	}
+	for page, err := range pages.Metadata(ctx, s.live, corev1.SchemeGroupVersion.WithKind("Node")) {
+		if err != nil {
+			return false, fmt.Errorf("listing the Nodes, of which %s may carry a UID: %w", objectName(o), err)
+		}
+		for i := range page.Items {
+			if slices.ContainsFunc(o.References, func(r nodeidentity.Reference) bool { return r.UID == page.Items[i].UID }) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // isProof reports whether a reason counts as proof in this installation.

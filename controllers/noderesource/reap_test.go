@@ -3,18 +3,25 @@
 package noderesource
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/eventlimit"
@@ -62,5 +69,37 @@ func TestAShadowDeletesNoStaleObject(t *testing.T) {
 				t.Errorf("the object is gone: %t (%v)", gone, err)
 			}
 		})
+	}
+}
+
+// TestI4AnAnnotationWithTheUIDOfALiveNodeOfAnyNameSparesItsObject: the policy takes the Node's name from another place than it is in.
+func TestI4AnAnnotationWithTheUIDOfALiveNodeOfAnyNameSparesItsObject(t *testing.T) {
+	byAnnotation, byOwner := nodeidentity.Policy{Annotation: "example.com/node-uid"}, nodeidentity.Policy{}
+	reference := func(uid types.UID) *nodeidentity.Object {
+		return &nodeidentity.Object{Name: "subnet-node-7", References: []nodeidentity.Reference{{Name: "subnet-node-7", UID: uid}}}
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-7", UID: "live"}}
+	s := &sweeper{live: ctrlfake.NewClientBuilder().WithObjects(node).Build()}
+	for name, tc := range map[string]struct {
+		policy nodeidentity.Policy
+		uid    types.UID
+		want   bool
+	}{
+		"the UID of a live Node":                         {byAnnotation, "live", true},
+		"the UID of a Node that is gone":                 {byAnnotation, "gone", false},
+		"owner references are compared with their names": {byOwner, "live", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, err := s.isOfLiveNode(t.Context(), tc.policy, reference(tc.uid)); got != tc.want || err != nil {
+				t.Errorf("got %t, %v", got, err)
+			}
+		})
+	}
+	s.live = interceptor.NewClient(ctrlfake.NewClientBuilder().Build(), interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return errors.New("unread")
+		}})
+	if _, err := s.isOfLiveNode(t.Context(), byAnnotation, reference("gone")); err == nil {
+		t.Error("Nodes that could not be read are none")
 	}
 }

@@ -10,6 +10,12 @@ var (
 
 var nodeMutants = []mutant{
 	{
+		rule: "I4: an annotation with the UID of a live Node of any name spares its object",
+		file: "controllers/noderesource/reap.go",
+		old:  `func(r nodeidentity.Reference) bool { return r.UID == page.Items[i].UID }`,
+		new:  `func(r nodeidentity.Reference) bool { return r.UID == page.Items[i].UID && r.Name == page.Items[i].Name }`, by: []string{"./controllers/noderesource"},
+	},
+	{
 		rule: "nodes: a replica that does not lead keeps no report of a deleted Node",
 		file: "controllers/node/notes.go",
 		old:  `if isDeleted && !n.isLeading {`,
