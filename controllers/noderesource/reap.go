@@ -115,24 +115,31 @@ func (s *sweeper) reapOne(ctx context.Context, run *sweepRun, key types.Namespac
 		s.logUnknown(ctx, run.policy, u, err)
 		return 0, nil // the next sweep looks again
 	}
-	allowed, assessment := nodeidentity.Reap(run.state.compiled.Policy(), object, s.liveNode(ctx, object.NodeName))
-	if assessment.Reason == v1alpha1.ReasonObservationFailed {
-		return 0, errors.New(assessment.Message)
-	}
-	if !allowed || !s.isProof(assessment.Reason) {
-		return 0, nil
+	assessment, allowed, err := s.mayReap(ctx, run.state.compiled.Policy(), &object)
+	if !allowed || err != nil {
+		return 0, err
 	}
 	if wait := s.remainingWait(run.policy.Name, &object, assessment.Reason); wait > 0 {
 		return wait, nil
-	}
-	if lives, err := s.isOfLiveNode(ctx, run.state.compiled.Policy(), &object); lives || err != nil {
-		return 0, err
 	}
 	if !s.deletes.TryAccept() {
 		return 0, errRateLimited
 	}
 	run.state.lastTried = key
 	return s.delete(ctx, run, &observed{object: object, assessment: assessment, state: metrics.NodeObjectStale, apiVersion: u.GetAPIVersion()})
+}
+
+// mayReap judges an object by live reads.
+func (s *sweeper) mayReap(ctx context.Context, p nodeidentity.Policy, o *nodeidentity.Object) (nodeidentity.Assessment, bool, error) {
+	allowed, assessment := nodeidentity.Reap(p, *o, s.liveNode(ctx, o.NodeName))
+	if assessment.Reason == v1alpha1.ReasonObservationFailed {
+		return assessment, false, errors.New(assessment.Message)
+	}
+	if !allowed || !s.isProof(assessment.Reason) {
+		return assessment, false, nil
+	}
+	lives, err := s.isOfLiveNode(ctx, p, o)
+	return assessment, !lives && err == nil, err
 }
 
 // isOfLiveNode reports whether an annotation of the object, which has no name of a Node beside it, has the UID of a live Node of any name: the policy may
