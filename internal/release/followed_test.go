@@ -37,7 +37,9 @@ func TestI1ASandboxThatALaterOneFollowedIsNotForgotten(t *testing.T) {
 			}
 		}
 	}
-	later := sandbox("s2", func(s *Sandbox) { s.Shares = []string{"s1"} }, queried(newQuery(func(q *Query) { q.SandboxID = "s2" }), Known(responded(gone, func(r *Response) { r.SandboxID = "s2" }))))
+	later := sandbox("s2", queried(newQuery(func(q *Query) { q.SandboxID = "s2" }), Known(responded(gone, func(r *Response) { r.SandboxID = "s2" }))))
+	sharing := later
+	sharing.Shares = []string{"s1"}
 	finished := ended(EndingFinished, longAgo)
 	both := func(change ...func(*Sandbox)) func(*Observation) {
 		return sandboxes(sandbox("s1", append([]func(*Sandbox){isFollowed}, change...)...), later)
@@ -80,9 +82,9 @@ func TestI1ASandboxThatALaterOneFollowedIsNotForgotten(t *testing.T) {
 			terminating(notDeleting, sandboxes(sandbox("s0", func(s *Sandbox) { s.Machine, s.UnchangedSince = Known(replaced), longAgo.Add(-time.Hour) }), sandbox("s1", isFollowed), later)),
 			Decision{Row: RowPodInUse, Action: Drop, Reason: v1alpha1.ReasonSandboxReplaced, Sandboxes: []string{"s1"}}},
 		"it was followed at one of its addresses only: the later one's are held": {
-			terminating(agent, finished, sandboxes(sandbox("s1", byAgent(notLoaded), shares("s2")), later)), Decision{Row: RowTerminatedAfterDeletion, Action: Wait, Reason: v1alpha1.ReasonSandboxRunning}},
+			terminating(agent, finished, sandboxes(sandbox("s1", byAgent(notLoaded), shares("s2")), sharing)), Decision{Row: RowTerminatedAfterDeletion, Action: Wait, Reason: v1alpha1.ReasonSandboxRunning}},
 		"it was followed at one of its addresses only, and both are gone": {
-			terminating(agent, finished, sandboxes(sandbox("s1", byAgent(gone), shares("s2")), later)), Decision{Row: RowTerminatedAfterDeletion, Action: Release, Reason: v1alpha1.ReasonSandboxGone, Sandboxes: []string{"s1", "s2"}}},
+			terminating(agent, finished, sandboxes(sandbox("s1", byAgent(gone), shares("s2")), sharing)), Decision{Row: RowTerminatedAfterDeletion, Action: Release, Reason: v1alpha1.ReasonSandboxGone, Sandboxes: []string{"s1", "s2"}}},
 		"on cached reads nothing is forgotten": {
 			terminating(agent, cached, finished, both(byAgent(gone))), Decision{Row: RowTerminatedAfterDeletion, Action: Reread, Intended: Drop, Reason: v1alpha1.ReasonSandboxGone, Sandboxes: []string{"s1"}}},
 	} {
