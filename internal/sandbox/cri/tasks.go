@@ -48,12 +48,10 @@ func readTasks(stateDir string, listed sets.Set[string]) handshake.Tasks {
 				continue
 			}
 			tasks.IDs[entry.Name()] = true
-			if listed.Has(entry.Name()) {
+			if listed.Has(entry.Name()) || !entry.IsDir() {
 				continue
 			}
-			if pod := podOf(filepath.Join(folder, entry.Name(), specFile)); pod != "" {
-				tasks.Pods[entry.Name()] = pod
-			}
+			addPod(&tasks, entry.Name(), filepath.Join(folder, entry.Name(), specFile))
 		}
 	}
 	if len(tasks.IDs) == 0 && tasks.Problem == "" {
@@ -63,15 +61,18 @@ func readTasks(stateDir string, listed sets.Set[string]) handshake.Tasks {
 	return tasks
 }
 
-// podOf is the pod UID in the specification of a sandbox's task; empty for a container's task, and for one that is being created or removed.
-func podOf(path string) types.UID {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return ""
+// addPod adds the pod in the specification of a task, which is not there while the task is being created or removed.
+func addPod(tasks *handshake.Tasks, id, path string) {
+	specification, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		tasks.Problem = fmt.Sprintf("reading the pod of a task that is in no list: %v", err)
 	}
-	return podIn(content)
+	if pod := podIn(specification); pod != "" {
+		tasks.Pods[id] = pod
+	}
 }
 
+// podIn is the pod UID in the specification of a sandbox's task; empty for a container's task.
 func podIn(specification []byte) types.UID {
 	var spec struct {
 		Annotations map[string]string `json:"annotations"`

@@ -96,6 +96,10 @@ func TestTheSpecificationOfAnUnlistedTaskIsRead(t *testing.T) {
 	if diff := cmp.Diff(map[string]types.UID{"unloaded": "uid-unloaded"}, got.Pods); diff != "" || len(got.IDs) != 6 || got.Problem != "" {
 		t.Errorf("%+v (-want +got)\n%s", got, diff)
 	}
+	makeFolder(t, filepath.Join(dir, taskPlugins[0], criNamespace, "bare", specFile))
+	if got := readTasks(dir, sets.New("listed")); got.Problem == "" {
+		t.Error("a specification that cannot be read counts as that of no sandbox")
+	}
 }
 
 func TestTasksAreReadOfContainerdBesideItsSocketOrAsConfigured(t *testing.T) {
