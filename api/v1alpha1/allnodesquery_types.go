@@ -49,6 +49,10 @@ type OrphanQuery struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	SandboxID string `json:"sandboxID"`
+	// DisownedBy is that of the record, if it has one. A node that never saw the sandbox also claims it while another sandbox of that pod UID is not gone:
+	// no record may have had that one, and it may use the address.
+	// +optional
+	DisownedBy types.UID `json:"disownedBy,omitempty"`
 	// Epoch is the generation of the object that the write of the query gave. A query that is withdrawn and made again gets another one.
 	// +kubebuilder:validation:Minimum=1
 	Epoch int64 `json:"epoch"`

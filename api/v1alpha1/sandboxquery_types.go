@@ -17,6 +17,9 @@ type SandboxQuery struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	SandboxID string `json:"sandboxID"`
+	// DisownedBy is that of an orphan's record, as in an OrphanQuery.
+	// +optional
+	DisownedBy types.UID `json:"disownedBy,omitempty"`
 	// Epoch is the generation of the GuardedNode that the write of the query gave. A query that is withdrawn and made again gets another one, and a
 	// response counts for its own epoch only.
 	// +kubebuilder:validation:Minimum=1

@@ -180,12 +180,13 @@ func (r *reconciler) kubelet(ctx context.Context, v *view) (release.Fact[nodelif
 func (r *reconciler) save(ctx context.Context, v *view, spec v1alpha1.GuardedNodeSpec, now time.Time) (reconcile.Result, error) {
 	object := &v1alpha1.GuardedNode{ObjectMeta: metav1.ObjectMeta{Name: string(v.UID)}, Spec: spec}
 	var err error
+	strict := client.FieldValidation(metav1.FieldValidationStrict) // with an older CustomResourceDefinition a query would lose a field
 	if v.object == nil {
-		err = r.client.Create(ctx, object, client.FieldOwner(finalizer.FieldManager))
+		err = r.client.Create(ctx, object, client.FieldOwner(finalizer.FieldManager), strict)
 	} else {
 		object = v.object.DeepCopy()
 		object.Spec = spec
-		err = r.client.Update(ctx, object, client.FieldOwner(finalizer.FieldManager))
+		err = r.client.Update(ctx, object, client.FieldOwner(finalizer.FieldManager), strict)
 	}
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):

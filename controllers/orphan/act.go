@@ -91,7 +91,7 @@ func (r *Reconciler) queryAll(ctx context.Context, v *view) error {
 	if err := r.options.Shadow.Withhold(ctx, shadow.Query, "about the sandbox of record "+v.record.Name, "every node would be queried"); err != nil {
 		return err
 	}
-	r.reclaimer.want(v.id)
+	r.reclaimer.want(v.id, v.disownedBy)
 	return nil
 }
 
@@ -128,7 +128,8 @@ func (r *Reconciler) confirm(ctx context.Context, v *view, d orphan.Decision) er
 	if err := r.mayQuery(ctx, v, node.NodeUID); err != nil {
 		return err
 	}
-	r.options.Queries.Make(read, node.NodeUID, v1alpha1.SandboxQuery{SandboxID: string(v.id), BootID: node.BootID, Purpose: v1alpha1.PurposeRelease, OutOfService: d.OutOfService})
+	r.options.Queries.Make(read, node.NodeUID, v1alpha1.SandboxQuery{SandboxID: string(v.id), DisownedBy: v.disownedBy, BootID: node.BootID,
+		Purpose: v1alpha1.PurposeRelease, OutOfService: d.OutOfService})
 	for _, q := range read.All() {
 		if q.NodeUID != node.NodeUID && q.NodeUID != facts.Machine(v.record, q.SandboxID).Get().NodeUID { // keep the last report of the recorded Node
 			r.options.Queries.Withdraw(read, q)
@@ -169,6 +170,7 @@ func (r *Reconciler) attribute(ctx context.Context, v *view, d orphan.Decision) 
 	} else {
 		record.Spec.Sandboxes = append(record.Spec.Sandboxes, sandbox)
 	}
+	record.Spec.SandboxesSeen = v1alpha1.SandboxesSeenSome
 	for _, address := range v.record.Spec.Addresses {
 		if key, err := ipam.KeyOf(&address); err == nil && facts.RecordedAddress(record, key) == nil {
 			record.Spec.Addresses = append(record.Spec.Addresses, address)

@@ -32,6 +32,9 @@ func (r *Reconciler) addClaims(ctx context.Context, v *view, seen *reports) erro
 	}
 	var claims []orphan.Claim
 	for i := range seen.claims[v.id] {
+		if seen.claims[v.id][i].isOfAnEarlierNode(seen.nodes.Get()) {
+			continue
+		}
 		claim, err := r.claimOf(ctx, v, &seen.claims[v.id][i], seen.nodes.Get())
 		if err != nil {
 			return err
@@ -43,8 +46,16 @@ func (r *Reconciler) addClaims(ctx context.Context, v *view, seen *reports) erro
 			claims[again] = claim // one machine, under its old and its new Node UID
 		}
 	}
-	v.facts.Record = release.Known(orphan.Record{Claims: claims})
+	v.facts.Record = release.Known(orphan.Record{DisownedBy: v.disownedBy, Claims: claims})
 	return nil
+}
+
+// isOfAnEarlierNode reports whether a claim for another sandbox of the pod is of a Node that is not there any more, so that no agent ends it. A machine that
+// registered again claims anew, and one without a Node has to be gone.
+func (c *nodeClaim) isOfAnEarlierNode(nodes []orphan.Node) bool {
+	return c.PodUID == "" && c.Reason == string(v1alpha1.ReasonSandboxReplaced) && !slices.ContainsFunc(nodes, func(n orphan.Node) bool {
+		return n.Live.IsKnown() && n.Live.Get().NodeUID == c.nodeUID
+	})
 }
 
 // claimOf finds the claimant: one of the nodes, by its UID or as the same machine, or a deleted one. The nodes are those of which the responses count: a cached
@@ -140,6 +151,9 @@ func (r *Reconciler) observeClaimed(ctx context.Context, v *view, pools *livePoo
 	var err error
 	if of.Queries, err = r.options.Queries.Live(ctx, r.client, r.live, v.record.Name, nodelife.NamedBy(v.record)); err != nil {
 		return err
+	}
+	if v.disownedBy != "" {
+		of.Queries.Redo(v.disownedBy)
 	}
 	of.Node = liveness.Node(ctx, r.live, v.record.Spec.NodeName)
 	if of.Node.Get().OutOfService {

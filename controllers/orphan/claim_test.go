@@ -22,6 +22,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/nodelife"
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -60,6 +61,77 @@ func waitsWith(t *testing.T, record *v1alpha1.IPAllocation, want v1alpha1.Reason
 	t.Helper()
 	if last := meta.FindStatusCondition(record.Status.Conditions, v1alpha1.ReleasedCondition); last == nil || last.Reason != string(want) {
 		t.Errorf("the condition is %+v, expected reason %s", last, want)
+	}
+}
+
+// The pod that disowned the sandbox may have another one, of which there is no record: every query has to name the pod.
+func TestI1TheQueriesAboutADisownedSandboxNameItsPod(t *testing.T) {
+	node := onepod.Node("node", "node-1", "m1")
+	s := newSearch(t, node)
+	s.queryAll()
+	s.acknowledges(node, 0)
+	disowned := s.record()
+	disowned.Spec.DisownedBy = "pod-uid"
+	s.Apply(disowned)
+	s.advance() // what was reported before it was disowned does not count
+	if _, err := s.r.reclaimer.round(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all := s.queries()
+	want := []v1alpha1.OrphanQuery{{SandboxID: string(lost), DisownedBy: "pod-uid", Epoch: all.Generation, Time: all.Spec.Queries[0].Time}}
+	if diff := cmp.Diff(want, all.Spec.Queries); diff != "" || all.Generation != 2 {
+		t.Fatalf("generation %d (-want +got)\n%s", all.Generation, diff)
+	}
+	s.Clock.SetTime(s.Clock.Now().Add(onepod.NodeGoneDelay + time.Second))
+	s.claims(node, "")
+	s.acknowledges(node, 0)
+	s.advance()
+	if queried := s.queried(); len(queried) != 1 || queried[0].DisownedBy != "pod-uid" {
+		t.Fatalf("the node that has claimed it is queried with %+v", queried)
+	}
+	var guarded v1alpha1.GuardedNode
+	if err := s.Truth.Get(t.Context(), client.ObjectKey{Name: string(node.UID)}, &guarded); err != nil {
+		t.Fatal(err)
+	}
+	guarded.Spec.Queries[0].DisownedBy = "" // by a manager of an earlier version
+	if err := s.Truth.Update(t.Context(), &guarded); err != nil {
+		t.Fatal(err)
+	}
+	s.Respond(v1alpha1.OrphanPrefix+string(lost), string(lost), v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxNeverListed, "")
+	s.advance()
+	if queried := s.queried(); len(queried) != 1 || queried[0].DisownedBy != "pod-uid" || len(s.Pool.Released) > 0 {
+		t.Errorf("after a response to a query that named no pod %d addresses are released, and it is queried with %+v", len(s.Pool.Released), queried)
+	}
+}
+
+// The pod's own next sandbox has the address: while the pod lives on, the orphan would wait for it.
+func TestI2WhereThePodsNextSandboxHasTheAddressNoQueryNamesThePod(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*search, *corev1.Pod)
+		named  types.UID
+	}{
+		"the pod lives":            {func(*search, *corev1.Pod) {}, ""},
+		"the pod is over":          {func(_ *search, pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }, ""},
+		"another pod has the name": {func(_ *search, pod *corev1.Pod) { pod.UID = "next-uid" }, "pod-uid"},
+		"another pod has the address": {func(s *search, _ *corev1.Pod) {
+			s.Pool.Entries[0].Owner = &ipam.PodRef{Namespace: "default", Name: "other"}
+		}, "pod-uid"},
+		"the sandbox has its own entry": {func(s *search, _ *corev1.Pod) { s.Pool.Entries[0].SandboxID = string(lost) }, "pod-uid"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := onepod.PodOf("pod-uid", "10.0.0.5")
+			s := newSearch(t, onepod.Node("node", "node-1", "m1"))
+			s.Pool.Entries[0].SandboxID = "next-sandbox"
+			tc.change(s, pod)
+			s.Apply(pod)
+			disowned := s.record()
+			disowned.Spec.DisownedBy = "pod-uid"
+			s.Apply(disowned)
+			s.queryAll()
+			if got := s.queries().Spec.Queries[0].DisownedBy; got != tc.named {
+				t.Errorf("the query names %q, want %q", got, tc.named)
+			}
+		})
 	}
 }
 
@@ -193,13 +265,36 @@ func TestAQueryToAllNodesThatCannotBeWrittenIsExplained(t *testing.T) {
 	waitsWith(t, s.record(), v1alpha1.ReasonAwaitingAllNodes)
 }
 
+// An API server with the CustomResourceDefinition of an earlier version would store the query without its pod, and it would be made again for ever.
+func TestAQueryIsNotStoredWithoutAFieldThatTheAPIServerDoesNotKnow(t *testing.T) {
+	s := newSearch(t, onepod.Node("node", "node-1", "m1"))
+	validation := ""
+	s.r.client = interceptor.NewClient(s.Truth, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if _, is := o.(*v1alpha1.AllNodesQuery); is {
+				validation = (&client.CreateOptions{}).ApplyOptions(opts).FieldValidation
+			}
+			return c.Create(ctx, o, opts...)
+		},
+	})
+	if _, err := s.r.Reconcile(s.Context(), lost); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.r.reclaimer.round(s.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if validation != metav1.FieldValidationStrict {
+		t.Errorf("the fields of the query are validated by %q", validation)
+	}
+}
+
 func TestQueriesThatCannotBeWrittenHoldUpNoOtherOrphan(t *testing.T) {
 	node := onepod.Node("node", "node-1", "m1")
 	s := newSearch(t, node)
 	s.queryAll()
 	s.acknowledges(node, 0)
 	s.refusesQueries()
-	s.r.reclaimer.want("another")
+	s.r.reclaimer.want("another", "")
 	s.r.reclaimer.ready(lost)
 	if _, err := s.r.reclaimer.round(s.Context()); err == nil {
 		t.Error("the refusal is no error")

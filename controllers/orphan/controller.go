@@ -300,7 +300,7 @@ func (r *Reconciler) lookAgain(v *view, d orphan.Decision) time.Duration {
 	pause := max(r.options.Settings.ReleaseDelay, poolsCatchUp)
 	switch {
 	case d.Reason == v1alpha1.ReasonOrphanQueued:
-		r.reclaimer.want(v.id)
+		r.reclaimer.want(v.id, v.disownedBy)
 		return 0
 	case d.Row == orphan.RowQueryAllNodes: // queries that could not be written are tried again by the reclaimer
 		return 0

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
@@ -30,7 +31,9 @@ type view struct {
 	entries []ipam.Entry
 	// taken are the entries of other sandboxes at addresses of the record; only in a live view.
 	taken []ipam.Entry
-	facts orphan.Facts
+	// disownedBy is the pod UID that the queries name.
+	disownedBy types.UID
+	facts      orphan.Facts
 	// claimed is the observation of a sandbox that a node has claimed; nil if none has.
 	claimed *facts.Read
 }
@@ -72,6 +75,9 @@ func (r *Reconciler) observe(ctx context.Context, id sandboxID) (*view, error) {
 	v.facts.Entries = v.entriesFact(nil)
 	// Both are read live before a release.
 	v.facts.Shown, v.facts.Rival = release.Absent[string](), release.Absent[string]()
+	if err := r.namePod(ctx, v); err != nil {
+		return nil, err
+	}
 	return v, r.addClaims(ctx, v, r.reclaimer.last())
 }
 
@@ -116,10 +122,36 @@ func (r *Reconciler) completeLive(ctx context.Context, v *view, pools *livePools
 	v.facts = r.baseFacts(v, !v.hasTombstone() && r.unowned(ctx, v).owned, seen)
 	v.facts.Live = true
 	v.facts.Entries = v.entriesFact(pools)
+	if err := r.namePod(ctx, v); err != nil {
+		return err
+	}
 	if err := r.addClaims(ctx, v, seen); err != nil || !v.addressed() {
 		return err
 	}
 	return r.observeClaimed(ctx, v, pools)
+}
+
+// namePod has the queries name the pod that disowned the sandbox: another sandbox of it may use the address. While that pod is there and its name has the
+// address for its next sandbox, the pod's own queries are about all of its sandboxes, and the orphan would wait for the pod.
+func (r *Reconciler) namePod(ctx context.Context, v *view) error {
+	if v.record == nil || v.record.Spec.DisownedBy == "" {
+		return nil
+	}
+	v.disownedBy = v.record.Spec.DisownedBy
+	if len(v.entries) > 0 || len(v.taken) == 0 {
+		return nil
+	}
+	pod, err := r.podOfUID(ctx, v, v.disownedBy)
+	if err != nil || pod == nil {
+		return err
+	}
+	isOther := func(e ipam.Entry) bool {
+		return e.Owner == nil || types.NamespacedName(*e.Owner) != client.ObjectKeyFromObject(pod)
+	}
+	if !slices.ContainsFunc(v.taken, isOther) {
+		v.disownedBy = ""
+	}
+	return nil
 }
 
 func (r *Reconciler) baseFacts(v *view, owned bool, seen *reports) orphan.Facts {

@@ -5,6 +5,7 @@ package orphan
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,9 +24,9 @@ import (
 // +kubebuilder:rbac:groups=holdfast.dev,resources=allnodesqueries,verbs=get;list;watch;create;update
 
 // want requests a query to all nodes about an orphan.
-func (k *reclaimer) want(id sandboxID) {
+func (k *reclaimer) want(id sandboxID, disownedBy types.UID) {
 	k.mu.Lock()
-	k.wanted.Insert(id)
+	k.wanted[id] = disownedBy
 	k.mu.Unlock()
 	k.wake()
 }
@@ -34,7 +35,7 @@ func (k *reclaimer) want(id sandboxID) {
 func (k *reclaimer) forget(id sandboxID) {
 	k.mu.Lock()
 	k.complete.Delete(id)
-	k.wanted.Delete(id)
+	delete(k.wanted, id)
 	k.mu.Unlock()
 	k.wake()
 }
@@ -78,10 +79,11 @@ func (k *reclaimer) writeQueries(ctx context.Context) error {
 		return nil
 	}
 	// The epoch of a new query is the generation that follows the version that was read (R4).
+	strict := client.FieldValidation(metav1.FieldValidationStrict) // an older CustomResourceDefinition would drop the pod, and the query be made again
 	if all.ResourceVersion == "" {
-		err = k.orphans.client.Create(ctx, all, client.FieldOwner(finalizer.FieldManager))
+		err = k.orphans.client.Create(ctx, all, client.FieldOwner(finalizer.FieldManager), strict)
 	} else {
-		err = k.orphans.client.Update(ctx, all, client.FieldOwner(finalizer.FieldManager))
+		err = k.orphans.client.Update(ctx, all, client.FieldOwner(finalizer.FieldManager), strict)
 	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 		k.wake() // another leader wrote it
@@ -112,7 +114,7 @@ func (k *reclaimer) noteUnwritten(err error) {
 	if k.unwritten = ""; err != nil {
 		k.unwritten = err.Error()
 	}
-	k.feed.Add(sets.List(k.wanted)...)
+	k.feed.Add(slices.Sorted(maps.Keys(k.wanted))...)
 }
 
 // failure is why the queries could not be written; empty if they were.
@@ -130,13 +132,15 @@ func (k *reclaimer) change(ctx context.Context, all *v1alpha1.AllNodesQuery) boo
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	at := nodelife.RoundUp(k.orphans.clock.Now())
-	for _, id := range sets.List(k.wanted) {
-		switch {
-		case slices.ContainsFunc(all.Spec.Queries, func(q v1alpha1.OrphanQuery) bool { return q.SandboxID == string(id) }):
-			k.wanted.Delete(id)
+	for _, id := range slices.Sorted(maps.Keys(k.wanted)) {
+		query := v1alpha1.OrphanQuery{SandboxID: string(id), DisownedBy: k.wanted[id], Epoch: all.Generation + 1, Time: at}
+		switch i := slices.IndexFunc(all.Spec.Queries, func(q v1alpha1.OrphanQuery) bool { return q.SandboxID == query.SandboxID }); {
+		case i >= 0 && all.Spec.Queries[i].DisownedBy == query.DisownedBy:
+			delete(k.wanted, id)
+		case i >= 0:
+			all.Spec.Queries[i], isChanged = query, true
 		case len(all.Spec.Queries) < k.orphans.options.MaxQueries:
-			all.Spec.Queries = append(all.Spec.Queries, v1alpha1.OrphanQuery{SandboxID: string(id), Epoch: all.Generation + 1, Time: at})
-			isChanged = true
+			all.Spec.Queries, isChanged = append(all.Spec.Queries, query), true
 		}
 	}
 	return isChanged

@@ -281,7 +281,7 @@ func TestAQueryIsWithdrawnOnceNoRecordNeedsIt(t *testing.T) {
 	next := s.record()
 	next.Name = v1alpha1.OrphanPrefix + "next"
 	s.Apply(next)
-	s.r.reclaimer.want("next")
+	s.r.reclaimer.want("next", "")
 	rounds := func() []string {
 		if _, err := s.r.reclaimer.round(t.Context()); err != nil {
 			t.Fatal(err)

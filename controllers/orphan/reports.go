@@ -41,7 +41,7 @@ func newReports(all *v1alpha1.AllNodesQuery, at time.Time) *reports {
 	r := &reports{queries: make(map[sandboxID]orphan.Query, len(all.Spec.Queries)), claims: map[sandboxID][]nodeClaim{},
 		acknowledged: map[types.UID]orphan.Acknowledgement{}, nodes: release.Unknown[[]orphan.Node]("the Nodes were not read yet"), at: at}
 	for _, q := range all.Spec.Queries {
-		r.queries[sandboxID(q.SandboxID)] = orphan.Query{UID: all.UID, Epoch: q.Epoch, Made: q.Time.Time, Since: q.Time.Time}
+		r.queries[sandboxID(q.SandboxID)] = orphan.Query{UID: all.UID, Epoch: q.Epoch, DisownedBy: q.DisownedBy, Made: q.Time.Time, Since: q.Time.Time}
 	}
 	return r
 }

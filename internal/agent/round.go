@@ -87,7 +87,7 @@ func (a *Agent) see(me self) *seen {
 		s.all = all
 		for i := range all.Spec.Queries {
 			q := &all.Spec.Queries[i]
-			query := handshake.Query{SandboxID: q.SandboxID, Seen: since[keyOfAll(all, q)], Ended: true, Affirmed: claimedWith(s.node, q.SandboxID, me)}
+			query := handshake.Query{SandboxID: q.SandboxID, DisownedBy: q.DisownedBy, Seen: since[keyOfAll(all, q)], Ended: true, Affirmed: claimedWith(s.node, q.SandboxID, me)}
 			s.orphans = append(s.orphans, evaluation{orphan: *q, query: query})
 		}
 	}
@@ -97,7 +97,7 @@ func (a *Agent) see(me self) *seen {
 
 // prepare makes the evaluation of a query to this node, without its outcome.
 func prepare(node *v1alpha1.GuardedNode, q *v1alpha1.SandboxQuery, at time.Time, me self) evaluation {
-	query := handshake.Query{SandboxID: q.SandboxID, NodeUID: me.nodeUID, Seen: at, Ended: q.Purpose == v1alpha1.PurposeRelease && !q.OutOfService,
+	query := handshake.Query{SandboxID: q.SandboxID, DisownedBy: q.DisownedBy, NodeUID: me.nodeUID, Seen: at, Ended: q.Purpose == v1alpha1.PurposeRelease && !q.OutOfService,
 		Affirmed: claimedWith(node, q.SandboxID, me)}
 	if !strings.HasPrefix(q.Record, v1alpha1.OrphanPrefix) {
 		query.RecordUID = types.UID(q.Record)

@@ -246,6 +246,62 @@ func TestAnOrphanRecordNamesNoPodUID(t *testing.T) {
 	}
 }
 
+// No record had e1, which the pod's runtime lost: it may use the address of s0, which the agent never saw.
+func TestI1ADisownedSandboxIsClaimedWhileAnotherOfItsPodIsThere(t *testing.T) {
+	orphan := v1alpha1.OrphanPrefix + "s0"
+	disowned := with(about(orphan, 1), func(q *v1alpha1.SandboxQuery) { q.DisownedBy = "web" })
+	for name, query := range map[string]func(*bench){
+		"by every node": func(b *bench) {
+			b.queryAll("s0")
+			b.api.all.Spec.Queries[0].DisownedBy = "web"
+			if err := b.all.Replace([]any{b.api.all.DeepCopy()}, ""); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"by the node that has claimed it": func(b *bench) { b.query(disowned) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			other := sandboxS0("web")
+			other.ID = "e1"
+			b.lister.sandboxes = []handshake.Sandbox{other}
+			query(b)
+			for range 14 {
+				b.take()
+				b.clock.Step(time.Minute)
+			}
+			claims := b.api.guarded.Status.AllNodes
+			isClaimed := claims != nil && len(claims.Claims) == 1 && claims.Claims[0].SandboxID == "s0"
+			isHeld := cmp.Diff([]outcome{{hold, v1alpha1.ReasonSandboxReplaced, "", 1}}, b.responses(orphan)) == ""
+			if isClaimed == isHeld {
+				t.Errorf("the claims are %+v, and the responses %+v", claims, b.responses(orphan))
+			}
+		})
+	}
+}
+
+func TestI2AClaimForAnotherSandboxOfThePodEndsWithIt(t *testing.T) {
+	b := newBench(t)
+	other := sandboxS0("web")
+	other.ID = "e1"
+	b.lister.sandboxes = []handshake.Sandbox{other}
+	b.queryAll("s0")
+	b.api.all.Spec.Queries[0].DisownedBy = "web"
+	if err := b.all.Replace([]any{b.api.all.DeepCopy()}, ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []int{1, 0} {
+		for range 14 {
+			b.take()
+			b.clock.Step(time.Minute)
+		}
+		if got := len(b.api.guarded.Status.AllNodes.Claims); got != want {
+			t.Errorf("%d claims, want %d", got, want)
+		}
+		b.lister.sandboxes = nil
+	}
+}
+
 func podsQueried(b *bench) []string {
 	var pods []string
 	for uid := range b.lister.queried.Pods {

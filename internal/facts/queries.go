@@ -109,6 +109,21 @@ func (q *Queries) Epoch(node types.UID, sandboxID string) int64 {
 	return 0
 }
 
+// Redo makes those queries pending that name another pod than the one that disowned the sandbox, if a response to them would release its address.
+func (q *Queries) Redo(disownedBy types.UID) {
+	for i := range q.Objects {
+		for _, s := range q.Objects[i].Spec.Queries {
+			key := QueryKey{types.UID(q.Objects[i].Name), s.SandboxID}
+			if given := q.in(&q.Objects[i], s.SandboxID).Response.Get(); s.Record == q.Record && s.DisownedBy != disownedBy && given.Verdict != v1alpha1.VerdictDoNotRelease {
+				if q.Pending == nil {
+					q.Pending = map[QueryKey]bool{}
+				}
+				q.Pending[key] = true
+			}
+		}
+	}
+}
+
 // All are the keys of the standing queries about the record.
 func (q *Queries) All() []QueryKey {
 	var keys []QueryKey

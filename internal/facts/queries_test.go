@@ -224,6 +224,28 @@ func TestTheEpochIsTheOneThatAChangeSupersedes(t *testing.T) {
 	}
 }
 
+func TestI1AQueryThatNamesAnotherPodIsMadeAgainBeforeItReleases(t *testing.T) {
+	names := func(q *v1alpha1.SandboxQuery) { q.DisownedBy = "pod" }
+	ready := func(r *v1alpha1.SandboxResponse) { r.Verdict = v1alpha1.VerdictReadyForRelease }
+	for name, tc := range map[string]struct {
+		object v1alpha1.GuardedNode
+		stands bool
+	}{
+		"it names the pod":                            {guardedNode("n1", query("s", 3, names), response("s", 3, ready)), true},
+		"it does not":                                 {guardedNode("n1", query("s", 3), response("s", 3, ready)), false},
+		"it does not, and there is no response":       {guardedNode("n1", query("s", 3)), false},
+		"it does not, and the response holds already": {guardedNode("n1", query("s", 3), response("s", 3)), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			queries := queriesIn(tc.object)
+			queries.Redo("pod")
+			if got := queries.About("s", "n1").Query.IsKnown(); got != tc.stands {
+				t.Errorf("it stands: %t", got)
+			}
+		})
+	}
+}
+
 func TestAllAreTheQueriesThatStand(t *testing.T) {
 	foreign := func(q *v1alpha1.SandboxQuery) { q.Record = "other" }
 	queries := pending(queriesIn(guardedNode("n0", query("s", 7), query("u", 7, foreign)), guardedNode("n1", query("s", 3), query(v1alpha1.AnySandbox, 3))), QueryKey{"n1", "s"})

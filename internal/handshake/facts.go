@@ -105,6 +105,8 @@ type Query struct {
 	NodeUID types.UID
 	// RecordUID is the pod UID that names the record; empty for an orphan.
 	RecordUID types.UID
+	// DisownedBy is the pod UID that had the sandbox before it became an orphan. It counts only while the sandbox's own pod is unknown.
+	DisownedBy types.UID
 	// Ended: when the query was made, the pod was terminated or its grace period was over, and its node was not out of service. The kubelet
 	// creates no further sandbox of the pod.
 	Ended bool
@@ -117,8 +119,11 @@ type Query struct {
 
 // Pods are the pod UIDs of the query that are known without a list.
 func (q Query) Pods(r Recollection) []types.UID {
-	uids := []types.UID{q.RecordUID, q.Affirmed, r.Pod.UID}
-	return slices.DeleteFunc(uids, func(uid types.UID) bool { return uid == "" })
+	isEmpty := func(uid types.UID) bool { return uid == "" }
+	if own := slices.DeleteFunc([]types.UID{q.RecordUID, q.Affirmed, r.Pod.UID}, isEmpty); len(own) > 0 {
+		return own
+	}
+	return slices.DeleteFunc([]types.UID{q.DisownedBy}, isEmpty)
 }
 
 func (q Query) podsWith(r Recollection, listed *Sandbox) []types.UID {

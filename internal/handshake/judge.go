@@ -21,7 +21,9 @@ func Judge(q Query, look Look, r Recollection, s Settings) Outcome {
 		return Outcome{Kind: Pending, Message: "the query came after the last list of the runtime began"}
 	}
 	listed := l.find(q.SandboxID)
-	if clash := conflict(q, l, r, listed); clash != "" {
+	own := q
+	own.DisownedBy = "" // of two sandboxes of that pod either one holds the address
+	if clash := conflict(own, l, r, listed); clash != "" {
 		return noResponse(v1alpha1.ReasonUIDConflict, clash)
 	}
 	w := judge(q, l, r, s, listed)

@@ -46,6 +46,7 @@ type situation struct {
 	toAll    bool
 	record   types.UID
 	affirmed types.UID
+	disowned types.UID // the pod UID that disowned it
 	recalled Recollection
 	reports  bool
 	early    bool
@@ -57,7 +58,7 @@ type situation struct {
 }
 
 func (s situation) judge() Outcome {
-	q := Query{SandboxID: id, NodeUID: node, RecordUID: s.record, Affirmed: s.affirmed, Seen: start}
+	q := Query{SandboxID: id, NodeUID: node, RecordUID: s.record, DisownedBy: s.disowned, Affirmed: s.affirmed, Seen: start}
 	if s.toAll {
 		q.NodeUID = ""
 	}

@@ -92,6 +92,9 @@ func (f *Finding) claim(before []v1alpha1.SandboxClaim, bootID string) (claim *v
 	if at >= 0 {
 		claim = &before[at]
 	}
+	if f.Kind == NoClaim && claim != nil && claim.PodUID == "" && claim.Reason == string(v1alpha1.ReasonSandboxReplaced) {
+		return nil, false // it was for another sandbox of the pod, which is gone
+	}
 	if f.Kind != Decided {
 		return claim, false
 	}

@@ -152,7 +152,7 @@ func chooseClaim(claims []Claim) (chosen *Claim, d Decision, held bool) {
 	}
 	switch {
 	case live > 1, live == 0 && len(claims) > 1, live == 1 && !chosen.Live: // a claim of a gone Node does not win against a live one
-		return nil, wait(RowConflictingClaims, v1alpha1.ReasonClaimedTwice, 0, "%d nodes report that they have, or had, this sandbox, and no two can: the addresses are held", len(claims)), true
+		return nil, wait(RowConflictingClaims, v1alpha1.ReasonClaimedTwice, 0, "%d nodes report that they have, or had, this sandbox or another one of its pod, and no two can have it: the addresses are held", len(claims)), true
 	case chosen != nil && chosen.NodeName == "":
 		return nil, wait(RowConflictingClaims, v1alpha1.ReasonClaimantUnknown, 0, "Node UID %s reported that it has, or had, this sandbox, but no object names its machine any more: "+
 			"the addresses are held; release them by hand once you know that it is gone: kubectl holdfast release ADDRESS --as-manager", chosen.NodeUID), true
@@ -199,7 +199,7 @@ func decideQuery(f *Facts, now time.Time, what string) (Decision, bool) {
 	case query.Epoch == 0 && !f.HasCapacity:
 		return wait(RowQueryAllNodes, v1alpha1.ReasonOrphanQueued, 0,
 			"no pod UID can be shown to own these addresses; every node will be queried about their sandbox once there are fewer other queries"), true
-	case query.Epoch == 0:
+	case query.Epoch == 0 || query.DisownedBy != f.Record.Get().DisownedBy:
 		return Decision{Row: RowQueryAllNodes, Action: QueryAll, Reason: v1alpha1.ReasonAwaitingAllNodes, Message: what}, true
 	case !f.Nodes.IsKnown() || len(f.Nodes.Get()) == 0: // a node ran the sandbox, so an empty list is a failed read
 		return wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "which nodes there are, and what their agents acknowledge, could not be read: %s", f.Nodes.Why()), true

@@ -153,6 +153,7 @@ func TestDecide(t *testing.T) {
 		"one names a live pod, by caches":                        {facts: reclaimable(claims(claimOf(livePod)), cached), row: RowOwnerNamedByNode, action: Reread, reason: v1alpha1.ReasonOwnerFound},
 		"no query was made":                                      {facts: reclaimable(unqueried), row: RowQueryAllNodes, action: QueryAll, reason: v1alpha1.ReasonAwaitingAllNodes},
 		"it was withdrawn":                                       {facts: reclaimable(func(f *Facts) { f.Query.Epoch = 0 }), row: RowQueryAllNodes, action: QueryAll, reason: v1alpha1.ReasonAwaitingAllNodes},
+		"another pod has disowned it since the query":            {facts: reclaimable(func(f *Facts) { f.Record = release.Known(Record{DisownedBy: "pod"}) }), row: RowQueryAllNodes, action: QueryAll, reason: v1alpha1.ReasonAwaitingAllNodes},
 		"it is not queried, and there is no capacity":            {facts: reclaimable(unqueried, full), row: RowQueryAllNodes, action: Wait, reason: v1alpha1.ReasonOrphanQueued},
 		"all nodes were queried a minute ago":                    {facts: reclaimable(fresh), row: RowAwaitDeletedNodes, action: Wait, reason: v1alpha1.ReasonAwaitingAllNodes, after: 4 * time.Minute},
 		"the nodes could not be read":                            {facts: reclaimable(func(f *Facts) { f.Nodes = release.Unknown[[]Node]("x") }), row: RowObservationFailed, action: Wait, reason: v1alpha1.ReasonObservationFailed},

@@ -62,6 +62,8 @@ type Entries struct {
 
 // Record is the content of the orphan's record.
 type Record struct {
+	// DisownedBy is the pod UID that a query has to name; empty without one.
+	DisownedBy types.UID
 	// Claims are the nodes that report that they have, or had, the sandbox, in any epoch: sandbox IDs never return.
 	Claims []Claim
 }

@@ -38,6 +38,8 @@ type Query struct {
 	UID types.UID
 	// Epoch is that of the query; zero if there is none.
 	Epoch int64
+	// DisownedBy is the pod UID that the query names; one for another pod UID than the record's is no query.
+	DisownedBy types.UID
 	// Made is when it was made, and Since when the present observation of Nodes began, if that is later.
 	Made, Since time.Time
 }

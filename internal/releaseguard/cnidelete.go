@@ -150,9 +150,6 @@ func allSeen(w *Write, c *Case) check {
 	}
 	recorded := false
 	for _, record := range w.holders(c) {
-		if strings.HasPrefix(record.Name, v1alpha1.OrphanPrefix) {
-			continue
-		}
 		if record.Spec.SandboxesSeen != v1alpha1.SandboxesSeenAll {
 			return check{verdict: no}
 		}

@@ -264,6 +264,8 @@ func TestJudge(t *testing.T) {
 			facts{writer: cni(nodeA), agents: true, records: seen(v1alpha1.SandboxesSeenSome)}, Defer, v1alpha1.ReasonCNIDeleteDeferred},
 		"with agents, CNI DEL of an earlier pod of the name, and its record has every sandbox": {
 			facts{writer: cni(nodeA), agents: true, pod: release.Known(held(Pod{UID: "uid-2", NodeName: nodeB})), records: seen(v1alpha1.SandboxesSeenAll)}, Allow, v1alpha1.ReasonCNIDelete},
+		"I1: with agents, CNI DEL of an orphan, of which nothing shows whose address it took": {
+			facts{writer: cni(nodeA), agents: true, records: records(record(v1alpha1.OrphanPrefix+testSandbox, nodeA, testSandbox, &machineA))}, Defer, v1alpha1.ReasonCNIDeleteDeferred},
 		"with agents, CNI DEL of a pod that is not guarded": {
 			facts{writer: cni(nodeA), agents: true, pod: release.Known(deleting(none))}, Allow, v1alpha1.ReasonCNIDelete},
 		"without agents there is no evidence about one": {

@@ -46,17 +46,21 @@ var regressions = []uint64{23, 30, 35, 49, 52, 60, 138, 205, 315, 338, 1014}
 
 // shrunk are those whose shrunk histories are told in a decision or a commit: a seed, and the faults that are played of it.
 var shrunk = map[uint64][]int{
-	1796111010162: {0, 2, 6},       // a report without IDs left a machine in a GuardedNode that was never gone
-	1796111010149: {0, 2, 3, 7},    // the leader that was left did not observe again while no machine was gone
-	1796110010108: {0, 1, 2, 3, 4}, // of two leaders the one that was left never ended a delay (docs/decisions/0276)
-	1796050010169: {1, 3, 8},       // a claim under a Node UID that is not known any more held an orphan for ever
-	2044:          {1, 2, 3, 4, 6}, // the next pod with a name inherited an unowned entry (docs/decisions/0147)
-	494440000888:  {1, 2, 3, 4, 5}, // an orphan's record was deleted while it was written, and its release failed for ever
-	494440000902:  {0, 1},          // a tombstone of a pod's record was not replaced by that of the orphan's
-	499093000461:  {2, 6},          // the replaced machine of an orphan was disputed for ever
-	700261:        {0, 2, 3},       // the orphan's record was deleted while the entry had the tombstone of the pod's
-	517622000832:  {2, 6},          // a person has to end these six, since no agent can be queried (docs/runbook/reasons/waits.md)
-	527517000535:  {0},             // a late cache of the pools ended the record of a tombstone, and with it the podref from before
+	1796111010162: {0, 2, 6},             // a report without IDs left a machine in a GuardedNode that was never gone
+	1796111010149: {0, 2, 3, 7},          // the leader that was left did not observe again while no machine was gone
+	1796110010108: {0, 1, 2, 3, 4},       // of two leaders the one that was left never ended a delay (docs/decisions/0276)
+	1796050010169: {1, 3, 8},             // a claim under a Node UID that is not known any more held an orphan for ever
+	2044:          {1, 2, 3, 4, 6},       // the next pod with a name inherited an unowned entry (docs/decisions/0147)
+	494440000888:  {1, 2, 3, 4, 5},       // an orphan's record was deleted while it was written, and its release failed for ever
+	494440000902:  {0, 1},                // a tombstone of a pod's record was not replaced by that of the orphan's
+	499093000461:  {2, 6},                // the replaced machine of an orphan was disputed for ever
+	700261:        {0, 2, 3},             // the orphan's record was deleted while the entry had the tombstone of the pod's
+	14166446097:   {1, 3},                // no record had a lost sandbox, and the next one was disowned (docs/decisions/0314)
+	771101724:     {1},                   // without agents, a tenant's network-status stood for what the kubelet knew (docs/decisions/0315)
+	771103154:     {0, 1, 2, 3, 4, 5, 7}, // a claim for another sandbox of a pod stood after that sandbox
+	9863292256:    {1, 2, 3, 4, 5, 6, 8}, // without agents, a watch of the pools that expired was late, which the check did not allow for
+	517622000832:  {2, 6},                // a person has to end these six, since no agent can be queried (docs/runbook/reasons/waits.md)
+	527517000535:  {0},                   // a late cache of the pools ended the record of a tombstone, and with it the podref from before
 	527517000544:  {2, 4, 7},
 	517622000944:  {0, 2, 3, 4},
 	517622000968:  {2, 3},

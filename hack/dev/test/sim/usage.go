@@ -69,8 +69,12 @@ func (w *World) whyStrayLocked(b *box) string {
 	if w.since() < max(w.lateUntil["ipallocations"], w.lateUntil["ippools"])+felt {
 		return "a manager may see its ADD late, or that an earlier pod with the name is over"
 	}
+	blinding := append([]Kind{WatchDelayed, WatchMerged}, restarts...)
 	isBlind := func(f Fault) bool {
-		return (slices.Contains(restarts, f.Kind) || f.Kind == WatchDelayed || f.Kind == WatchMerged) && f.At-felt < w.since() && w.since() < f.At+f.For+felt
+		if f.Kind == WatchExpired { // its list follows after a pause
+			return f.Who == "manager" && f.At-time.Second < w.since() && w.since() < f.At+felt
+		}
+		return slices.Contains(blinding, f.Kind) && f.At-felt < w.since() && w.since() < f.At+f.For+felt
 	}
 	if at := slices.IndexFunc(w.plan.Faults, isBlind); at >= 0 {
 		return "no manager watched its ADD"
