@@ -143,8 +143,8 @@ var decisionMutants = []mutant{
 	{
 		rule: "TerminatedAfterDeletion: a kubelet speaks only for sandboxes that it can have known (S2)",
 		file: "internal/release/sandbox.go",
-		old:  `s.ID, o.Settings.SandboxCreationMax), !shown && left > 0`,
-		new:  `s.ID, o.Settings.SandboxCreationMax), !shown && left < 0`, by: inRelease,
+		old:  `s.ID, o.Settings.SandboxCreationMax), left > 0`,
+		new:  `s.ID, o.Settings.SandboxCreationMax), left < 0`, by: inRelease,
 	},
 	{
 		rule: "GracePeriod: nothing is given away in the grace period",

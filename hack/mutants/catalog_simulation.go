@@ -18,12 +18,6 @@ var plantedMutants = []mutant{
 		new:  `return pod.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(pod, v1alpha1.Finalizer) && pod.Labels[v1alpha1.GuardedLabel] == ""`, by: inSimulation, histories: 600,
 	},
 	{
-		rule: "planted: a network-status counts as evidence for the sandbox that succeeds the one that it was written for (S2)",
-		file: "internal/ownership/ownership.go",
-		old:  `case succeeds(entry, candidate) || candidate.Ending:`,
-		new:  `case candidate.Ending && entry.SandboxID == "":`, by: inSimulation, histories: 350,
-	},
-	{
 		rule: "planted: a late watch of the pools lets a pod go that got another sandbox",
 		file: "controllers/pod/empty_pools.go",
 		old:  `if v.live || d.Row == release.RowNeverScheduled {`,

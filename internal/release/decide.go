@@ -33,6 +33,8 @@ func needsLive(o Observation, d Decision) bool {
 	switch d.Action {
 	case Release, Confirm, Disown, Drop, Rewrite:
 		return true
+	case Wait: // CNI DEL may have taken the entry out by now
+		return d.Reason == v1alpha1.ReasonSandboxUnconfirmed
 	case Unprotect:
 	default:
 		return false

@@ -195,16 +195,22 @@ func TestDecide(t *testing.T) {
 			terminating(node(Node{Machine: rebooted, Ready: true})), want{RowAwaitKubeletReport, Wait, v1alpha1.ReasonKubeletNotFinished, 0}},
 		"NodeReplaced: a replacement kubelet's report is not believed": {
 			terminating(ended(EndingFinished, longAgo), node(Node{Machine: replaced, Ready: true})), want{RowNodeReplaced, Wait, v1alpha1.ReasonNodeReplaced, 0}},
-		"TerminatedAfterDeletion: kubelet-finished releases at once what network-status shows": {
+		"TerminatedAfterDeletion: kubelet-finished releases at once what stood long enough": {
 			terminating(ended(EndingFinished, time.Time{}), pod(func(p *Pod) { p.Deadline = now.Add(time.Hour) })),
 			want{RowTerminatedAfterDeletion, Release, v1alpha1.ReasonKubeletFinished, 0}},
 		"TerminatedAfterDeletion: a sandbox that only the watch attributes waits until it stood unchanged": {
 			terminating(ended(EndingFinished, longAgo), sandboxes(sandbox("s1", func(s *Sandbox) {
 				s.Attribution, s.UnchangedSince = v1alpha1.AttributionObservedAdd, now.Add(-time.Minute)
 			}))), want{RowTerminatedAfterDeletion, Wait, v1alpha1.ReasonSandboxUnconfirmed, 9 * time.Minute}},
+		"I3: TerminatedAfterDeletion: so does one that network-status shows, which tenants may write": {
+			terminating(ended(EndingFinished, longAgo), sandboxes(sandbox("s1", func(s *Sandbox) { s.UnchangedSince = now.Add(-time.Minute) }))),
+			want{RowTerminatedAfterDeletion, Wait, v1alpha1.ReasonSandboxUnconfirmed, 9 * time.Minute}},
 		"TerminatedAfterDeletion: and is released then": {
 			terminating(ended(EndingFinished, longAgo), sandboxes(sandbox("s1", func(s *Sandbox) { s.Attribution = v1alpha1.AttributionObservedAdd }))),
 			want{RowTerminatedAfterDeletion, Release, v1alpha1.ReasonKubeletFinished, 0}},
+		"TerminatedAfterDeletion: so are those of a young entry, which CNI DEL may have taken out by now": {
+			terminating(cached, ended(EndingFinished, longAgo), sandboxes(sandbox("s1", func(s *Sandbox) { s.UnchangedSince = now.Add(-time.Minute) }))),
+			want{RowTerminatedAfterDeletion, Reread, v1alpha1.ReasonSandboxUnconfirmed, 9 * time.Minute}},
 		"TerminatedAfterDeletion: cached facts are read again": {
 			terminating(cached, ended(EndingFinished, longAgo)), want{RowTerminatedAfterDeletion, Reread, v1alpha1.ReasonKubeletFinished, 0}},
 		"NodeDeleted: a sandbox without a recorded machine is held, since it may live under another name": {

@@ -42,8 +42,8 @@
 //	                                                                 ReachedSince, or ReadyForRelease: Release; DoNotRelease:
 //	                                                                 Wait(SandboxRunning)
 //	TerminatedAfterDeletion   its own kubelet reported termination   agent: as AwaitRuntimeReport, without GracePeriod
-//	                          after the deletion, entries remain     kubelet: Release: sandboxes that network-status shows; others once
-//	                                                                 unchanged for SandboxCreationMax
+//	                          after the deletion, entries remain     kubelet: Release once its entries are unchanged for
+//	                                                                 SandboxCreationMax
 //	GracePeriod               grace period and slack not over        Wait(GracePeriod)
 //	AwaitRuntimeReport        agent; the Node is the recorded        Confirm; ReadyForRelease: Release; DoNotRelease: Wait(SandboxRunning);
 //	                          machine, Ready or not                  nothing: Wait(NodeUnreachable), or Wait(AgentNotResponding) if Ready

@@ -115,7 +115,7 @@ func liveProof(o Observation, s Sandbox) bool {
 	case p.Deleting && taintProof(o, s), agentProof(o, s):
 		return true
 	case o.Evidence == EvidenceKubelet && p.Deleting && p.Ending == EndingFinished && ownEnd(o):
-		return confirmed(s)
+		return s.UnchangedSince.Equal(longAgo)
 	}
 	return o.Evidence == EvidenceKubelet && kubeletProof(o, p, o.Node.Get(), s)
 }
@@ -158,12 +158,7 @@ func agentProof(o Observation, s Sandbox) bool {
 // kubeletProof says whether the kubelet of a live node reported, long enough ago, that the pod terminated or has no sandbox.
 func kubeletProof(o Observation, p Pod, n Node, s Sandbox) bool {
 	ran := p.Ending == EndingFinished || p.Ending == EndingCompleted
-	return n.Ready && ((ran && p.EndedSince.Equal(longAgo) && ownEnd(o) && confirmed(s)) || backWithout(p, n))
-}
-
-// confirmed says whether the kubelet knew the sandbox, or has had the time to list it.
-func confirmed(s Sandbox) bool {
-	return s.Attribution == v1alpha1.AttributionNetworkStatus || s.Attribution == v1alpha1.AttributionAgentSeen || s.UnchangedSince.Equal(longAgo)
+	return n.Ready && ((ran && p.EndedSince.Equal(longAgo) && ownEnd(o) && s.UnchangedSince.Equal(longAgo)) || backWithout(p, n))
 }
 
 // backWithout says whether the node registered after the deletion and reported, long enough ago, that it has no sandbox of the pod, whose phase another

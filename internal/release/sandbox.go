@@ -227,11 +227,10 @@ func judgeFinished(o Observation, s *Sandbox, now time.Time) Decision {
 
 // unconfirmed says whether the kubelet's report may not cover the sandbox: its runtime may not have listed one that was being created.
 func unconfirmed(row Row, o Observation, s *Sandbox, now time.Time) (Decision, bool) {
-	shown := s.Attribution == v1alpha1.AttributionNetworkStatus || s.Attribution == v1alpha1.AttributionAgentSeen
 	left := remaining(s.UnchangedSince, o.Settings.SandboxCreationMax, now)
 	return wait(row, v1alpha1.ReasonSandboxUnconfirmed, left,
 		"the kubelet reported termination of the pod, but nothing shows that it knew sandbox %s: held until its entries stood unchanged for %s",
-		s.ID, o.Settings.SandboxCreationMax), !shown && left > 0
+		s.ID, o.Settings.SandboxCreationMax), left > 0
 }
 
 // judgeEndedAlive is row PodCompleted: the pod terminated without a deletion.

@@ -103,6 +103,9 @@ func kubeletEnds(o *release.Observation, now *time.Time) bool {
 	}
 	pod.Ending, pod.EndedSince, pod.EndedBy = release.EndingFinished, *now, release.Known(o.Node.Get().Machine)
 	o.Pod = release.Known(pod)
+	if o.Evidence == release.EvidenceKubelet {
+		*now = now.Add(o.Settings.SandboxCreationMax + time.Second) // until then the kubelet may not have known the sandbox; records have whole seconds
+	}
 	return true
 }
 

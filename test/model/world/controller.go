@@ -141,12 +141,11 @@ func (m *Model) record(s *State) {
 		if slot.Known || s.entryOf(b) < 0 {
 			continue
 		}
-		owner := m.owner(s, b)
-		if owner == v1alpha1.AttributionNone {
+		if m.owner(s, b) == v1alpha1.AttributionNone {
 			continue
 		}
 		s.Rec.Some = s.Rec.Some || s.missed(b)
-		*slot = Slot{Known: true, Later: owner == v1alpha1.AttributionUnconfirmed}
+		*slot = Slot{Known: true}
 		if node := s.Node[s.Rec.At]; node.UID == boundUID(s.Rec.At) || (m.Off == IdentityPerPod && node.UID != 0) {
 			slot.Ident = node.shown()
 		}

@@ -139,7 +139,7 @@ func (m *Model) sandboxes(s *State, v sight) release.Fact[[]release.Sandbox] {
 		}
 		exchange := m.exchange(v, b)
 		found = append(found, release.Sandbox{ID: boxID(b), Machine: m.machine(s, b), Attribution: m.owner(s, b),
-			UnchangedSince: since(s.Rec.Slot[b].Long), Query: exchange.Query, Response: exchange.Response, Shown: s.shows(addr)})
+			UnchangedSince: since(s.Rec.Slot[b].Long || m.Off == StatusCounted && s.shows(addr)), Query: exchange.Query, Response: exchange.Response, Shown: s.shows(addr)})
 	}
 	if len(found) == 0 {
 		return release.Absent[[]release.Sandbox]()
@@ -151,16 +151,6 @@ func (m *Model) sandboxes(s *State, v sight) release.Fact[[]release.Sandbox] {
 func (s *State) shows(addr int) bool {
 	for _, box := range s.Box {
 		if box.Shown && int(box.Addr) == addr && !box.Second {
-			return true
-		}
-	}
-	return false
-}
-
-// showed: it had the address before the pod was deleted.
-func (s *State) showed(addr int) bool {
-	for _, box := range s.Box {
-		if box.Shown && !box.Late && int(box.Addr) == addr && !box.Second {
 			return true
 		}
 	}
@@ -308,37 +298,13 @@ func (m *Model) owner(s *State, b int) v1alpha1.Attribution {
 		case !m.Scenario.NoAgents:
 			return v1alpha1.AttributionNetworkStatus // agents are queried, with any attribution; only a foreign sandbox is disowned
 		}
-		return m.confirmed(s, b)
+		return v1alpha1.AttributionObservedAdd
 	}
 	if m.Off == ByName {
 		return v1alpha1.AttributionNetworkStatus // the pod's name in the entry counts like its network-status
 	}
 	candidate := ownership.Candidate{UID: secondUID, BoundSeen: now.Add(-delay), Shown: []ownership.Shown{{IP: address(1)}}}
 	return ownership.Of(ownership.Entry{IP: address(b), SandboxID: boxID(b), SeenSince: now.Add(-2 * delay)}, []ownership.Candidate{candidate}).Attribution
-}
-
-// confirmed is the evidence that ties a sandbox to the pod without agents: network-status shows addresses without a sandbox.
-func (m *Model) confirmed(s *State, b int) v1alpha1.Attribution {
-	addr := s.Box[b].Addr
-	candidate := ownership.Candidate{UID: firstUID, BoundSeen: now.Add(-delay), Ending: s.Pod.Deleting && m.Off != StatusAfterEnd}
-	shown := []ownership.Shown{{IP: address(int(addr))}}
-	if s.shows(int(addr)) {
-		candidate.Shown = shown
-	}
-	if s.showed(int(addr)) || (s.shows(int(addr)) && m.Off == StatusAfterEnd) {
-		candidate.ShownAlive = shown
-	}
-	if other := 1 - b; m.Off != StatusOfPredecessor && s.Rec.Slot[other].Known && s.Box[other].Addr == addr {
-		candidate.Addresses = map[netip.Addr]string{address(int(addr)): boxID(other)}
-	}
-	if slot := s.Rec.Slot[b]; slot.Known {
-		recorded := v1alpha1.AttributionObservedAdd
-		if slot.Later && m.Off != StatusOfPredecessor {
-			recorded = v1alpha1.AttributionUnconfirmed
-		}
-		candidate.Sandboxes = map[string]v1alpha1.Attribution{boxID(b): recorded}
-	}
-	return ownership.Of(ownership.Entry{IP: address(int(addr)), SandboxID: boxID(b), AddObserved: true, SeenSince: now}, []ownership.Candidate{candidate}).Attribution
 }
 
 func address(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(n + 1)}) }

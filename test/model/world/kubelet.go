@@ -222,7 +222,7 @@ func (t *turn) runtime(b int) {
 	switch box.Phase {
 	case BoxMaking:
 		to := t.From
-		to.Box[b].Phase, to.Box[b].Shown, to.Box[b].Late = BoxReady, true, t.m.Scenario.NoAgents && t.From.Pod.Deleting
+		to.Box[b].Phase, to.Box[b].Shown = BoxReady, true
 		t.Owed(to, t.Say("the runtime on machine %d has made sandbox s%d: it is READY", box.Machine, b))
 		if t.May(HalfMade) {
 			to := t.From

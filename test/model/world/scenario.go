@@ -63,8 +63,7 @@ const (
 	WriterIgnored
 	ReportIgnored
 	UnseenIgnored
-	StatusOfPredecessor
-	StatusAfterEnd
+	StatusCounted
 	NoReportPolicy
 	NoIdentityPolicy
 	ForgedEnd

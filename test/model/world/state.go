@@ -104,8 +104,6 @@ type Box struct {
 	Machine, Boot, Addr uint8
 	// Shown: it was ready, so that the pod's network-status shows its address.
 	Shown bool
-	// Late: it was ready only after the pod's deletion, so that no status from before shows it.
-	Late bool
 	// Second: it is the second pod's.
 	Second bool
 }
@@ -163,8 +161,6 @@ type Slot struct {
 	Known bool
 	// Long: its entry stands unchanged for longer than sandboxCreationMax.
 	Long bool
-	// Later: an earlier sandbox of the record had its address, or may have had it.
-	Later bool
 	// Ident is the machine that runs it; UID 0 if unknown.
 	Ident Ident
 }

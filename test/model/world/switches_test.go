@@ -81,7 +81,7 @@ func TestSmallScenariosHoldToTheirEnd(t *testing.T) {
 
 // near are the switches whose counterexample is short enough for a test; make model finds each.
 var near = map[Switch]bool{NotReadyIsGone: true, InFlightOff: true, ReplacementTrusted: true,
-	ResponseKept: true, ByName: true, TaintNotQueried: true, TaintAlone: true, WriterIgnored: true, StatusAfterEnd: true,
+	ResponseKept: true, ByName: true, TaintNotQueried: true, TaintAlone: true, WriterIgnored: true, StatusCounted: true,
 	NoReportPolicy: true, NoIdentityPolicy: true, ForgedMachine: true, ForgedLife: true}
 
 func TestARuleTurnedOffIsMissed(t *testing.T) {

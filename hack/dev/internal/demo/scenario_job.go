@@ -25,7 +25,8 @@ func completedJob() scenario {
 			"that its entry stays. The finished pod is kept, as those of Jobs are, and whereabouts' reconciler takes finished pods for living " +
 			"ones: for as long as the Job is there, no other pod can start (whereabouts #598).",
 		guard: "the kubelet has ended the pod by itself. Once that was seen for a while (releaseDelay) the node's agent is queried, and reports that the sandbox " +
-			"is gone; without agents it is enough that the node is Ready. The entry is released, the finished pod stays as it is, and the next pod starts.",
+			"is gone; without agents it is enough that the node is Ready and the address was on record for sandboxCreationMax. The entry is released, " +
+			"the finished pod stays as it is, and the next pod starts.",
 		play: playCompletedJob,
 	}
 }

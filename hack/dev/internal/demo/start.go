@@ -30,7 +30,7 @@ const (
 	releaseDelay = 2 * time.Second
 	// gracePeriodSlack is how long after a pod's grace period its node's agent is asked. It is half a minute as installed.
 	gracePeriodSlack = 2 * time.Second
-	// sandboxCreationMax is how long a sandbox that neither an agent's list nor a network-status has shown has to be absent. It is ten
+	// sandboxCreationMax is how long a sandbox that no agent's list has shown has to be absent or, without agents, an address on record. It is ten
 	// minutes as installed; a simulated runtime lists a sandbox before CNI ADD calls whereabouts.
 	sandboxCreationMax = 5 * time.Second
 
