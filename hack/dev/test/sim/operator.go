@@ -164,12 +164,17 @@ func nodeNameOf(record *unstructured.Unstructured) string {
 	return name
 }
 
-// movedUnder says whether the Node object of a record's node was made after its pod was bound.
+// movedUnder says whether the Node object of a record's node was made after its pod was bound, or after the record of an orphan was.
 func (w *World) movedUnder(record *unstructured.Unstructured) bool {
-	bound, _, _ := unstructured.NestedString(record.Object, "spec", "scheduledTime")
+	at := record.GetCreationTimestamp().Time
+	if bound, _, _ := unstructured.NestedString(record.Object, "spec", "scheduledTime"); bound != "" {
+		var err error
+		if at, err = time.Parse(time.RFC3339, bound); err != nil {
+			return false
+		}
+	}
 	node := w.node(nodeNameOf(record))
-	at, err := time.Parse(time.RFC3339, bound)
-	return node != nil && err == nil && node.CreationTimestamp.After(at)
+	return node != nil && node.CreationTimestamp.After(at)
 }
 
 // releaseByHand does what kubectl holdfast release does, for each entry of a record that no machine uses: it writes the audit log, and removes the entry

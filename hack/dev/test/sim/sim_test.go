@@ -59,6 +59,8 @@ var shrunk = map[uint64][]int{
 	771101724:     {1},                   // without agents, a tenant's network-status stood for what the kubelet knew (docs/decisions/0315)
 	771103154:     {0, 1, 2, 3, 4, 5, 7}, // a claim for another sandbox of a pod stood after that sandbox
 	9863292256:    {1, 2, 3, 4, 5, 6, 8}, // without agents, a watch of the pools that expired was late, which the check did not allow for
+	882000391:     {5, 6, 9, 10, 12},     // the operator did not release an orphan of a replaced machine by hand
+	881001558:     {1, 6},                // an orphan waited for the pod that had disowned it and had its address, and the pod for the orphan
 	517622000832:  {2, 6},                // a person has to end these six, since no agent can be queried (docs/runbook/reasons/waits.md)
 	527517000535:  {0},                   // a late cache of the pools ended the record of a tombstone, and with it the podref from before
 	527517000544:  {2, 4, 7},
