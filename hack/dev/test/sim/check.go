@@ -17,6 +17,8 @@ const (
 	guardFinalizer = "holdfast.dev/ip-allocation"
 	guardLabel     = "holdfast.dev/guarded"
 	orphanPrefix   = "orphan-"
+	// tombstonePrefix precedes the record's name in the podref of a tombstone.
+	tombstonePrefix = "holdfast-releasing/"
 )
 
 // checkEnd judges the state once everything is healed and quiet.
@@ -31,6 +33,7 @@ func (w *World) checkEnd() {
 		if pod.Namespace != namespace {
 			continue
 		}
+		held[tombstonePrefix+string(pod.UID)] = true // nothing of a live pod is released (docs/limits.md)
 		if pod.DeletionTimestamp != nil {
 			held[key] = true
 			w.violateLocked("liveness", "pod %s (%s) is still being deleted: finalizers %v, %s", key, pod.UID, pod.Finalizers, why(records, string(pod.UID)))
