@@ -71,7 +71,8 @@ type AllNodesResponse struct {
 	BootID string `json:"bootID"`
 	// Time is when the list of the runtime behind the response began, by the node's clock.
 	Time metav1.Time `json:"time"`
-	// Claims are the sandboxes that the node has or had, as long as a query about them stands.
+	// Claims are the sandboxes that the node has or had, as long as a query about them stands, and those for which it has another sandbox of the pod that
+	// disowned them, as long as it has that one.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000

@@ -30,8 +30,8 @@ const (
 	ReasonAwaitingNodeResponse Reason = "AwaitingNodeResponse"
 	// ReasonSandboxRunning: the node's agent reports that the sandbox is not gone.
 	ReasonSandboxRunning Reason = "SandboxRunning"
-	// ReasonSandboxUnconfirmed: the kubelet finished the pod, but nothing yet ties this sandbox ID to it; waiting for
-	// sandboxCreationMax without a change.
+	// ReasonSandboxUnconfirmed: the kubelet finished the pod, but may not have known this sandbox: its address has not been on record for
+	// sandboxCreationMax yet.
 	ReasonSandboxUnconfirmed Reason = "SandboxUnconfirmed"
 	// ReasonSandboxDisowned: nothing but the moment of its ADD ties a sandbox to the pod, and its node never had it: its addresses become an
 	// orphan's.

@@ -152,9 +152,7 @@ func (r *Reconciler) observeClaimed(ctx context.Context, v *view, pools *livePoo
 	if of.Queries, err = r.options.Queries.Live(ctx, r.client, r.live, v.record.Name, nodelife.NamedBy(v.record)); err != nil {
 		return err
 	}
-	if v.disownedBy != "" {
-		of.Queries.Redo(v.disownedBy)
-	}
+	of.Queries.Redo(v.disownedBy)
 	of.Node = liveness.Node(ctx, r.live, v.record.Spec.NodeName)
 	if of.Node.Get().OutOfService {
 		of.ReachedSince = r.options.Machines.ReachedSince()

@@ -110,9 +110,10 @@ func TestI2WhereThePodsNextSandboxHasTheAddressNoQueryNamesThePod(t *testing.T) 
 		change func(*search, *corev1.Pod)
 		named  types.UID
 	}{
-		"the pod lives":            {func(*search, *corev1.Pod) {}, ""},
-		"the pod is over":          {func(_ *search, pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }, ""},
-		"another pod has the name": {func(_ *search, pod *corev1.Pod) { pod.UID = "next-uid" }, "pod-uid"},
+		"the pod lives":                 {func(*search, *corev1.Pod) {}, ""},
+		"the pod is over":               {func(_ *search, pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }, ""},
+		"its record's tombstone has it": {func(s *search, _ *corev1.Pod) { s.Pool.Entries[0].Owner, s.Pool.Entries[0].Releasing = nil, "pod-uid" }, ""},
+		"another pod has the name":      {func(_ *search, pod *corev1.Pod) { pod.UID = "next-uid" }, "pod-uid"},
 		"another pod has the address": {func(s *search, _ *corev1.Pod) {
 			s.Pool.Entries[0].Owner = &ipam.PodRef{Namespace: "default", Name: "other"}
 		}, "pod-uid"},

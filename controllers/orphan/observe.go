@@ -146,7 +146,7 @@ func (r *Reconciler) namePod(ctx context.Context, v *view) error {
 		return err
 	}
 	isOther := func(e ipam.Entry) bool {
-		return e.Owner == nil || types.NamespacedName(*e.Owner) != client.ObjectKeyFromObject(pod)
+		return e.Releasing != string(pod.UID) && (e.Owner == nil || types.NamespacedName(*e.Owner) != client.ObjectKeyFromObject(pod))
 	}
 	if !slices.ContainsFunc(v.taken, isOther) {
 		v.disownedBy = ""

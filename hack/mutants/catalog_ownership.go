@@ -270,7 +270,7 @@ var ownershipMutants = []mutant{
 		rule: "I1: a query that names another pod is made again before its response releases",
 		file: "controllers/orphan/claim.go",
 		old:  `of.Queries.Redo(v.disownedBy)`,
-		new:  ``, by: inOrphans,
+		new:  `_ = v.disownedBy`, by: inOrphans,
 	},
 	{
 		rule: "I1: the CNI DEL of an orphan is deferred",

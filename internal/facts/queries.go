@@ -109,12 +109,18 @@ func (q *Queries) Epoch(node types.UID, sandboxID string) int64 {
 	return 0
 }
 
-// Redo makes those queries pending that name another pod than the one that disowned the sandbox, if a response to them would release its address.
+// Redo makes those queries pending that name another pod than they have to, if the response to them would release the address or, where none is to be
+// named, holds it for another sandbox of the named one.
 func (q *Queries) Redo(disownedBy types.UID) {
 	for i := range q.Objects {
 		for _, s := range q.Objects[i].Spec.Queries {
 			key := QueryKey{types.UID(q.Objects[i].Name), s.SandboxID}
-			if given := q.in(&q.Objects[i], s.SandboxID).Response.Get(); s.Record == q.Record && s.DisownedBy != disownedBy && given.Verdict != v1alpha1.VerdictDoNotRelease {
+			if s.Record != q.Record || s.DisownedBy == disownedBy {
+				continue
+			}
+			given := q.in(&q.Objects[i], s.SandboxID).Response.Get()
+			forAnother := disownedBy == "" && given.Reason == string(v1alpha1.ReasonSandboxReplaced) && given.PodUID == ""
+			if forAnother || given.Verdict != v1alpha1.VerdictDoNotRelease {
 				if q.Pending == nil {
 					q.Pending = map[QueryKey]bool{}
 				}

@@ -227,18 +227,22 @@ func TestTheEpochIsTheOneThatAChangeSupersedes(t *testing.T) {
 func TestI1AQueryThatNamesAnotherPodIsMadeAgainBeforeItReleases(t *testing.T) {
 	names := func(q *v1alpha1.SandboxQuery) { q.DisownedBy = "pod" }
 	ready := func(r *v1alpha1.SandboxResponse) { r.Verdict = v1alpha1.VerdictReadyForRelease }
+	replaced := func(r *v1alpha1.SandboxResponse) { r.Reason = string(v1alpha1.ReasonSandboxReplaced) }
 	for name, tc := range map[string]struct {
 		object v1alpha1.GuardedNode
+		pod    types.UID
 		stands bool
 	}{
-		"it names the pod":                            {guardedNode("n1", query("s", 3, names), response("s", 3, ready)), true},
-		"it does not":                                 {guardedNode("n1", query("s", 3), response("s", 3, ready)), false},
-		"it does not, and there is no response":       {guardedNode("n1", query("s", 3)), false},
-		"it does not, and the response holds already": {guardedNode("n1", query("s", 3), response("s", 3)), true},
+		"it names the pod":                            {guardedNode("n1", query("s", 3, names), response("s", 3, ready)), "pod", true},
+		"it does not":                                 {guardedNode("n1", query("s", 3), response("s", 3, ready)), "pod", false},
+		"it does not, and there is no response":       {guardedNode("n1", query("s", 3)), "pod", false},
+		"it does not, and the response holds already": {guardedNode("n1", query("s", 3), response("s", 3)), "pod", true},
+		"it names one too many, whose sandbox holds":  {guardedNode("n1", query("s", 3, names), response("s", 3, replaced)), "", false},
+		"it names one too many, and nothing of it":    {guardedNode("n1", query("s", 3, names), response("s", 3)), "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			queries := queriesIn(tc.object)
-			queries.Redo("pod")
+			queries.Redo(tc.pod)
 			if got := queries.About("s", "n1").Query.IsKnown(); got != tc.stands {
 				t.Errorf("it stands: %t", got)
 			}

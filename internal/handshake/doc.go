@@ -23,7 +23,8 @@
 //
 // Foreign says for which boot a query is, Response what the agent writes for it, and Final which response is the last one.
 //
-// To a query to all nodes only the node that has or had the sandbox responds, with a claim (DoNotRelease). AllNodesFindings.Respond
+// To a query to all nodes only the node that has or had the sandbox responds, with a claim (DoNotRelease), or one that has another sandbox of the
+// pod that disowned it. AllNodesFindings.Respond
 // says up to which query that node has responded.
 //
 // Responder says for which Node an agent may respond: its token, the Node object and the machine have to agree.

@@ -70,7 +70,7 @@ func related(s situation) bool {
 // succeeded says whether another sandbox of the pod UID is not gone.
 func succeeded(s situation) bool {
 	living := slices.ContainsFunc(s.listed, func(l Sandbox) bool { return l.ID != id && l.Pod.UID == web.UID && !s.stopped(l) })
-	return s.recalled.Unloaded != "" || related(s) && living
+	return s.recalled.Unloaded != "" || (related(s) || s.disowned == web.UID) && living
 }
 
 func neverSeenForLong(s situation) bool {
@@ -104,13 +104,16 @@ func situations() []situation {
 		{{ID: "b", Pod: Pod{UID: web.UID, Namespace: "default", Name: "alias"}, State: StateNotReady}}}
 	recollections := []Recollection{{}, seen, justAbsent, longAbsent, {Pod: web, Listed: true, Clash: true}, {Pod: web, Listed: true, Unloaded: "c"}}
 	var all []situation
-	for flags := range 16 {
+	for flags := range 32 {
 		for _, listed := range lists {
 			for _, more := range beside {
 				for _, recalled := range recollections {
 					s := situation{toAll: flags&1 != 0, reports: flags&2 != 0, task: flags&8 != 0, listed: append(slices.Clone(listed), more...), recalled: recalled}
 					if flags&4 != 0 {
 						s.record, s.affirmed = web.UID, web.UID
+					}
+					if flags&16 != 0 {
+						s.disowned = web.UID
 					}
 					early, failed, blind, stray := s, s, s, s
 					early.early = true

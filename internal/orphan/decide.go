@@ -174,7 +174,7 @@ func (c *Claim) rank() int {
 // decideClaimed is rows OwnerNamedByNode and QueryOneNode: one node has claimed the sandbox, and no other can have it.
 func decideClaimed(f *Facts, claim *Claim) Decision {
 	d := Decision{Row: RowQueryOneNode, Action: Address, Reason: v1alpha1.ReasonAwaitingNodeResponse, Claim: *claim,
-		Message: "node " + claim.NodeName + " reports that it has, or had, the sandbox: waiting for its report that it is gone"}
+		Message: "node " + claim.NodeName + " reports that it has, or had, the sandbox or another one of its pod: waiting for its report that it is gone"}
 	if claim.Pod.IsKnown() && !f.Entries.Get().Tombstone {
 		d.Row, d.Action, d.Reason = RowOwnerNamedByNode, Attribute, v1alpha1.ReasonOwnerFound
 		d.Message = "node " + claim.NodeName + " has seen the sandbox with the UID of pod " + claim.Pod.Get()
@@ -187,7 +187,7 @@ func decideClaimed(f *Facts, claim *Claim) Decision {
 
 func queryMessage(claim *Claim) string {
 	if claim != nil {
-		return "node " + claim.NodeName + " reported that it has, or had, the sandbox of these addresses; its report counts once every other node is known not to have it"
+		return "node " + claim.NodeName + " reported that it has, or had, the sandbox of these addresses or another one of its pod; its report counts once every other node is known not to have it"
 	}
 	return "no pod UID can be shown to own these addresses: every node is queried whether it has, or had, their sandbox"
 }

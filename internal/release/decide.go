@@ -25,7 +25,7 @@ func Decide(o Observation, now time.Time) Decision {
 }
 
 // needsLive says whether an action requires live reads: all that release an address or unprotect a pod do, except on the monotone facts in the
-// package comment.
+// package comment, and the wait that the end of an ordinary CNI DEL spares.
 func needsLive(o Observation, d Decision) bool {
 	if d.Withheld != nil {
 		return true

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/ownership"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -150,6 +151,9 @@ func allSeen(w *Write, c *Case) check {
 	}
 	recorded := false
 	for _, record := range w.holders(c) {
+		if strings.HasPrefix(record.Name, v1alpha1.OrphanPrefix) && ownership.KindOf(c.SandboxID) != ownership.KindSandbox {
+			continue // no node is queried about it, and CNI DEL alone ends it
+		}
 		if record.Spec.SandboxesSeen != v1alpha1.SandboxesSeenAll {
 			return check{verdict: no}
 		}

@@ -10,7 +10,8 @@
 //	   pod is being deleted or absent: no pod gets the address              allow
 //	2  it is CNI DEL: the entry's node is Ready, and the writer's token
 //	   belongs to that node's pod of a trusted DaemonSet; and no record
-//	   has the address for a rival sandbox                                  allow
+//	   has the address for a rival sandbox; with agents, deferred where no
+//	   record shows that it has every sandbox that had the address          allow
 //	3  the pod is absent or kubelet-finished, and no record holds that pool
 //	   and address, for this sandbox or another                             allow
 //	4  the offset stands for no address, and the write adds an entry        allow, with a warning: a refused ADD is worse

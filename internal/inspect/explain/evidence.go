@@ -241,10 +241,15 @@ func (f *Facts) claimEvidence() []Evidence {
 			continue
 		}
 		for _, c := range object.Status.AllNodes.Claims {
-			if v1alpha1.OrphanPrefix+c.SandboxID == f.Record.Name {
-				rows = append(rows, Evidence{"claim of node " + object.Spec.NodeName, known,
-					fmt.Sprintf("%s, at %s, seen with pod UID %q", c.Reason, inspect.Timestamp(&c.Time), c.PodUID), "GuardedNode " + object.Name})
+			if v1alpha1.OrphanPrefix+c.SandboxID != f.Record.Name {
+				continue
 			}
+			what := fmt.Sprintf("seen with pod UID %q", c.PodUID)
+			if c.PodUID == "" && c.Reason == string(v1alpha1.ReasonSandboxReplaced) {
+				what = fmt.Sprintf("for another sandbox of pod UID %q", f.Record.Spec.DisownedBy)
+			}
+			rows = append(rows, Evidence{"claim of node " + object.Spec.NodeName, known,
+				fmt.Sprintf("%s, at %s, %s", c.Reason, inspect.Timestamp(&c.Time), what), "GuardedNode " + object.Name})
 		}
 	}
 	return rows

@@ -249,12 +249,11 @@ func (f *Facts) orphanEnds() []End {
 		return []End{{What: "what wrote the entry takes it away", Then: "the record goes"}, byHand}
 	default:
 	}
-	ends := []End{{What: "the IPAM takes the entry away by itself (CNI DEL of its sandbox)", Then: "the record goes"},
-		{What: "you find out that its sandbox is gone, and release the address by hand (kubectl holdfast release)", Then: "the address is free"}}
+	byHand.What = "you find out that its sandbox is gone, and release the address by hand (kubectl holdfast release)"
 	if f.Evidence == release.EvidenceAgent {
-		ends = append([]End{{What: "the agents of all nodes that may have it say that its sandbox is gone", Then: "the manager releases it"}}, ends...)
+		return []End{{What: "the agents of all nodes that may have it say that its sandbox is gone", Then: "the manager releases it"}, byHand}
 	}
-	return ends
+	return []End{{What: "the IPAM takes the entry away by itself (CNI DEL of its sandbox)", Then: "the record goes"}, byHand}
 }
 
 // standing is what the pool has by now at an address of an orphan.

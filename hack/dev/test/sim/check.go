@@ -33,7 +33,7 @@ func (w *World) checkEnd() {
 		if pod.Namespace != namespace {
 			continue
 		}
-		held[tombstonePrefix+string(pod.UID)] = true // nothing of a live pod is released (docs/limits.md)
+		held[tombstonePrefix+string(pod.UID)] = !w.completed[pod.UID] // nothing of a live pod is released (docs/limits.md)
 		if pod.DeletionTimestamp != nil {
 			held[key] = true
 			w.violateLocked("liveness", "pod %s (%s) is still being deleted: finalizers %v, %s", key, pod.UID, pod.Finalizers, why(records, string(pod.UID)))

@@ -188,7 +188,9 @@ func (w *World) releaseByHand(record *unstructured.Unstructured) {
 	for _, one := range addresses {
 		address, _ := one.(map[string]any)
 		sandbox, _ := address["sandboxID"].(string)
-		if live[sandbox] == nil {
+		ip := fmt.Sprint(address["ip"])
+		isUsed := slices.ContainsFunc(slices.Collect(maps.Values(live)), func(b *box) bool { return slices.Contains(b.addresses, ip) })
+		if live[sandbox] == nil && !isUsed {
 			deeds = append(deeds, map[string]any{"time": metav1.Now(), "user": "operator", "reason": "no machine runs it", "address": address["ip"],
 				"pool": address["pool"], "sandboxID": sandbox})
 		}

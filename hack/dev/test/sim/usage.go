@@ -72,7 +72,7 @@ func (w *World) whyStrayLocked(b *box) string {
 	blinding := append([]Kind{WatchDelayed, WatchMerged}, restarts...)
 	isBlind := func(f Fault) bool {
 		if f.Kind == WatchExpired { // its list follows after a pause
-			return f.Who == "manager" && f.At-time.Second < w.since() && w.since() < f.At+felt
+			return f.Who == "manager" && f.At-time.Second < w.since() && w.since() < f.At+10*time.Second
 		}
 		return slices.Contains(blinding, f.Kind) && f.At-felt < w.since() && w.since() < f.At+f.For+felt
 	}
