@@ -49,11 +49,11 @@ var life = experiment{
 	needs:   needs{auditLog: true, reports: true},
 	rows: []row{
 		callsRow("pod-writes", "writes for an ordinary guarded pod, those of the webhooks included", writes, 3,
-			"The record is created and deleted, and the finalizer taken off."),
+			"The record is created and deleted, and the finalizer taken off. A pass before the cache shows the new record tries to create it again."),
 		callsRow("pod-reads", "live reads for an ordinary guarded pod, those of the webhooks included", reads, 4,
 			"The webhooks judge the removal of the pool's entry and of the reservation, each on live reads of its own; the table below names them."),
 		callsRow("pod-lists", "lists for an ordinary guarded pod", lists, 0,
-			"The webhook that judges the removal of a reservation lists the metadata of the pools: any of them may still have the address."),
+			"The webhook that judges the removal of a reservation lists the metadata of the pools where any of them may still have the address, and so does a pass with live reads, after a cache that was behind."),
 		{
 			Row: page.Row{Name: "pod-etcd", Title: "bytes written to etcd for an ordinary guarded pod", Against: "bare pod", Unit: "KB",
 				Target: result.Target{Op: result.AtMost, Value: 8}, Limit: "The finalizer and the label are in each revision of the pod, and the record in its own two."},

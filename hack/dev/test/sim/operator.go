@@ -188,9 +188,7 @@ func (w *World) releaseByHand(record *unstructured.Unstructured) {
 	for _, one := range addresses {
 		address, _ := one.(map[string]any)
 		sandbox, _ := address["sandboxID"].(string)
-		ip := fmt.Sprint(address["ip"])
-		isUsed := slices.ContainsFunc(slices.Collect(maps.Values(live)), func(b *box) bool { return slices.Contains(b.addresses, ip) })
-		if live[sandbox] == nil && !isUsed {
+		if live[sandbox] == nil && !w.isUsedBy(live, fmt.Sprint(address["pool"]), sandbox, fmt.Sprint(address["ip"])) {
 			deeds = append(deeds, map[string]any{"time": metav1.Now(), "user": "operator", "reason": "no machine runs it", "address": address["ip"],
 				"pool": address["pool"], "sandboxID": sandbox})
 		}
@@ -204,6 +202,13 @@ func (w *World) releaseByHand(record *unstructured.Unstructured) {
 		w.removeEntry(c, fmt.Sprint(deed["pool"]), fmt.Sprint(deed["sandboxID"]))
 		w.locked(func() { w.byHand++ })
 	}
+}
+
+// isUsedBy says whether a live sandbox uses the address of an entry that stands for another one.
+func (w *World) isUsedBy(live map[string]*box, pool, sandbox, ip string) bool {
+	object := w.server.All("ippools")[pool]
+	return object != nil && slices.ContainsFunc(entriesOf(object.Object), func(e entry) bool { return e.sandbox == sandbox && e.address == ip }) &&
+		slices.ContainsFunc(slices.Collect(maps.Values(live)), func(b *box) bool { return slices.Contains(b.addresses, ip) })
 }
 
 // removeEntry removes the entry of a sandbox from a pool.

@@ -60,6 +60,7 @@ var shrunk = map[uint64][]int{
 	771103154:     {0, 1, 2, 3, 4, 5, 7}, // a claim for another sandbox of a pod stood after that sandbox
 	9863292256:    {1, 2, 3, 4, 5, 6, 8}, // without agents, a watch of the pools that expired was late, which the check did not allow for
 	882000391:     {5, 6, 9, 10, 12},     // the operator did not release an orphan of a replaced machine by hand
+	15878412200:   {5, 6},                // the operator released no address by hand that another sandbox had by now
 	994000710:     {4},                   // an address of an earlier sandbox of a pod is held as long as the pod lives (docs/limits.md)
 	881001558:     {1, 6},                // an orphan waited for the pod that had disowned it and had its address, and the pod for the orphan
 	517622000832:  {2, 6},                // a person has to end these six, since no agent can be queried (docs/runbook/reasons/waits.md)
