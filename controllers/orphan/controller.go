@@ -269,7 +269,7 @@ func (r *Reconciler) hold(ctx context.Context, v *view, d orphan.Decision) (reco
 		after = r.lookAgain(v, d)
 	}
 	if v.facts.Addressed != nil && v.facts.Addressed.NodeGoneSince.IsKnown() {
-		after = sooner(after, nodelife.LookInterval) // no event shows that the delay began again
+		after = release.Sooner(after, nodelife.LookInterval) // no event shows that the delay began again
 	}
 	if v.record == nil {
 		return reconcile.Result{RequeueAfter: after}, nil
@@ -283,15 +283,7 @@ func (r *Reconciler) hold(ctx context.Context, v *view, d orphan.Decision) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: sooner(after, later)}, nil
-}
-
-// sooner is the shorter of two waits; zero means none.
-func sooner(a, b time.Duration) time.Duration {
-	if a == 0 || (b > 0 && b < a) {
-		return b
-	}
-	return a
+	return reconcile.Result{RequeueAfter: release.Sooner(after, later)}, nil
 }
 
 // lookAgain is the retry interval for waits that may end without an event.

@@ -285,9 +285,7 @@ func (r *Reconciler) hold(ctx context.Context, seen *view, decision release.Deci
 	}
 	after := seen.lookAgain(decision.After)
 	later, err := r.explain(ctx, seen, decision)
-	if later > 0 && (after == 0 || later < after) {
-		after = later
-	}
+	after = release.Sooner(after, later)
 	if err != nil && after > 0 && after <= r.options.LastRetry {
 		// The back-off of an error could be longer than the wait.
 		log.FromContext(ctx).Error(err, "Writing the reason of a wait failed; the wait continues", "reason", decision.Reason)

@@ -233,12 +233,12 @@ func TestI1AQueryThatNamesAnotherPodIsMadeAgainBeforeItReleases(t *testing.T) {
 		pod    types.UID
 		stands bool
 	}{
-		"it names the pod":                            {guardedNode("n1", query("s", 3, names), response("s", 3, ready)), "pod", true},
-		"it does not":                                 {guardedNode("n1", query("s", 3), response("s", 3, ready)), "pod", false},
-		"it does not, and there is no response":       {guardedNode("n1", query("s", 3)), "pod", false},
-		"it does not, and the response holds already": {guardedNode("n1", query("s", 3), response("s", 3)), "pod", true},
-		"it names one too many, whose sandbox holds":  {guardedNode("n1", query("s", 3, names), response("s", 3, replaced)), "", false},
-		"it names one too many, and nothing of it":    {guardedNode("n1", query("s", 3, names), response("s", 3)), "", true},
+		"it names the pod":                              {guardedNode("n1", query("s", 3, names), response("s", 3, ready)), "pod", true},
+		"it does not":                                   {guardedNode("n1", query("s", 3), response("s", 3, ready)), "pod", false},
+		"it does not, and there is no response":         {guardedNode("n1", query("s", 3)), "pod", false},
+		"it does not, and the response holds already":   {guardedNode("n1", query("s", 3), response("s", 3)), "pod", true},
+		"it names one too many, which holds by another": {guardedNode("n1", query("s", 3, names), response("s", 3, replaced)), "", false},
+		"it names one too many, and nothing of it":      {guardedNode("n1", query("s", 3, names), response("s", 3)), "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			queries := queriesIn(tc.object)

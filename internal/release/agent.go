@@ -184,7 +184,7 @@ func decideInUse(o Observation, now time.Time) Decision {
 		}
 	}
 	for _, d := range byAction[Keep] {
-		keep.Queried, keep.After = keep.Queried || d.Queried, earlier(keep.After, d.After)
+		keep.Queried, keep.After = keep.Queried || d.Queried, Sooner(keep.After, d.After)
 	}
 	return keep
 }
@@ -290,7 +290,8 @@ func seenWithAnother(o Observation, s *Sandbox) bool {
 	return o.Evidence == EvidenceAgent && !s.Followed && s.Response.IsKnown() && s.Response.Get().PodUID != "" && s.Response.Get().PodUID != o.UID
 }
 
-func earlier(one, other time.Duration) time.Duration {
+// Sooner is the shorter of two waits; zero means none.
+func Sooner(one, other time.Duration) time.Duration {
 	if one == 0 || (other > 0 && other < one) {
 		return other
 	}

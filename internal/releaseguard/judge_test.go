@@ -264,7 +264,7 @@ func TestJudge(t *testing.T) {
 			facts{writer: cni(nodeA), agents: true, records: seen(v1alpha1.SandboxesSeenSome)}, Defer, v1alpha1.ReasonCNIDeleteDeferred},
 		"with agents, CNI DEL of an earlier pod of the name, and its record has every sandbox": {
 			facts{writer: cni(nodeA), agents: true, pod: release.Known(held(Pod{UID: "uid-2", NodeName: nodeB})), records: seen(v1alpha1.SandboxesSeenAll)}, Allow, v1alpha1.ReasonCNIDelete},
-		"I1: with agents, CNI DEL of an orphan, of which nothing shows whose address it took": {
+		"I1: with agents, CNI DEL of an orphan, of which nothing shows which sandboxes had its address": {
 			facts{writer: cni(nodeA), agents: true, records: records(record(v1alpha1.OrphanPrefix+testSandbox, nodeA, testSandbox, &machineA))}, Defer, v1alpha1.ReasonCNIDeleteDeferred},
 		"I2: with agents, CNI DEL of an orphan about which no node is queried": {
 			facts{writer: cni(nodeA), agents: true, id: "vm-1", records: records(record(v1alpha1.OrphanPrefix+"vm-1", nodeA, "vm-1", &machineA))}, Allow, v1alpha1.ReasonCNIDelete},
