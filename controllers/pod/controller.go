@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -54,9 +55,11 @@ type Reconciler struct {
 	clock      clock.PassiveClock
 	options    Options
 
-	held   *heldPods
-	done   *donePods
-	behind poolsBehind
+	held *heldPods
+	done *donePods
+	// created is when this process created the records that its cache may not show yet, by pod UID.
+	created sync.Map
+	behind  poolsBehind
 	// unproven are the pools of pods with sandboxes that are new to their records.
 	unproven poolsBehind
 	feed     queue.Feed[types.UID]
@@ -180,6 +183,9 @@ func (r *Reconciler) look(ctx context.Context, uid types.UID, live bool) (seen *
 
 // learn records what is new, from pools that are new enough.
 func (r *Reconciler) learn(ctx context.Context, seen *view) (learned, again bool, result reconcile.Result, err error) {
+	if r.awaitsRecord(seen) {
+		return false, false, reconcile.Result{RequeueAfter: backoff.EventOverdue}, nil
+	}
 	if stand, again, result, err := r.standNow(ctx, seen); !stand {
 		return false, again, result, err
 	}
@@ -367,4 +373,5 @@ func (r *Reconciler) forget(uid types.UID) {
 	r.held.remove(uid)
 	r.behind.forget(uid)
 	r.unproven.forget(uid)
+	r.created.Delete(uid)
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/nodelife"
@@ -229,9 +230,27 @@ func boundBefore(v *view, record *v1alpha1.IPAllocation, moment time.Time) bool 
 
 // writeRecord creates or updates the record. A concurrent write is an error that is retried.
 func (r *Reconciler) writeRecord(ctx context.Context, v *view, record *v1alpha1.IPAllocation) error {
+	isNew := record.ResourceVersion == ""
 	if err := records.Put(ctx, r.client, record); err != nil {
 		return fmt.Errorf("%s: %w", v.podName(), err)
 	}
+	if isNew {
+		r.created.Store(v.uid, r.clock.Now())
+	}
 	v.record = record
 	return nil
+}
+
+// awaitsRecord says whether the cache has yet to show the record that this process has just created. The event of the record queues the pod again; to
+// create it once more would only cost a pass of live reads.
+func (r *Reconciler) awaitsRecord(v *view) bool {
+	if v.live {
+		return false
+	}
+	at, isNew := r.created.Load(v.uid)
+	if isNew && v.record == nil && r.clock.Since(at.(time.Time)).Abs() < backoff.EventOverdue {
+		return true
+	}
+	r.created.Delete(v.uid)
+	return false
 }

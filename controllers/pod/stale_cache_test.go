@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/backoff"
 	"github.com/holdfast-dev/holdfast/controllers/witness"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -89,4 +91,40 @@ func lateReconciler(t *testing.T, pool *onepod.Pool, cachedPod, livePod *corev1.
 	watched.Handler().OnAdd(running, false)
 	o := Options{Backends: []ipam.Backend{pool}, Evidence: release.EvidenceKubelet, Settings: onepod.Settings, Witness: watched}
 	return New(cached, truth, events.NewFakeRecorder(100), clock, o), clock, func() { late = false }
+}
+
+// TestARecordThatThisProcessHasJustCreatedIsNotCreatedAgain: a pass comes before the watch of records shows the record. Once its event is overdue, the
+// API server is asked.
+func TestARecordThatThisProcessHasJustCreatedIsNotCreatedAgain(t *testing.T) {
+	pod := onepod.PodOf("new", "10.0.0.5")
+	pool := &onepod.Pool{Cached: "100", Entries: []ipam.Entry{{
+		Key: ipam.Key{Backend: "whereabouts", Pool: "kube-system/pool", IP: netip.MustParseAddr("10.0.0.5"), SandboxID: "a-sandbox",
+			PodRef: "default/web-1", Interface: "net1"},
+		Owner: &ipam.PodRef{Namespace: "default", Name: "web-1"}, PoolResourceVersion: "100", Seen: ipam.Seen{SeenSince: onepod.Now, AddObserved: true}}}}
+	r, clock, _ := lateReconciler(t, pool, pod, pod)
+	creations := 0
+	r.client = interceptor.NewClient(r.client.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+			if _, isRecord := into.(*v1alpha1.IPAllocation); isRecord {
+				return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("ipallocations").GroupResource(), key.Name)
+			}
+			return c.Get(ctx, key, into, opts...)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			creations++
+			return c.Create(ctx, o, opts...)
+		}})
+	for i, want := range []struct {
+		after     time.Duration
+		creations int
+	}{{0, 1}, {backoff.EventOverdue - 1, 1}, {backoff.EventOverdue, 2}} {
+		clock.SetTime(onepod.Now.Add(want.after))
+		result, err := r.Reconcile(t.Context(), "new")
+		if err != nil || creations != want.creations {
+			t.Errorf("after %s the record was created %d times, want %d; error %v", want.after, creations, want.creations, err)
+		}
+		if i == 1 && result.RequeueAfter == 0 {
+			t.Error("nothing ends the wait for an event that was lost")
+		}
+	}
 }

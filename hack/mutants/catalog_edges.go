@@ -279,6 +279,18 @@ func removePending`, by: inWhereabouts,
 		new:  `return held.Conflict && isOfName`, by: inPods,
 	},
 	{
+		rule: "writes: a record that this process has just created is not created again",
+		file: "controllers/pod/record.go",
+		old:  `if isNew && v.record == nil && r.clock`,
+		new:  `if isNew && v.record != nil && r.clock`, by: inPods,
+	},
+	{
+		rule: "writes: the wait for the event of a record ends",
+		file: "controllers/pod/record.go",
+		old:  `r.clock.Since(at.(time.Time)).Abs() < backoff.EventOverdue {`,
+		new:  `r.clock.Since(at.(time.Time)).Abs() < time.Hour {`, by: inPods,
+	},
+	{
 		rule: "protection: a tombstone is written on live reads alone",
 		file: "controllers/pod/tombstone.go",
 		old: `		if !v.live {

@@ -49,7 +49,7 @@ var life = experiment{
 	needs:   needs{auditLog: true, reports: true},
 	rows: []row{
 		callsRow("pod-writes", "writes for an ordinary guarded pod, those of the webhooks included", writes, 3,
-			"The record is created and deleted, and the finalizer taken off. A pass before the cache shows the new record tries to create it again."),
+			"The record is created and deleted, and the finalizer taken off."),
 		callsRow("pod-reads", "live reads for an ordinary guarded pod, those of the webhooks included", reads, 4,
 			"The webhooks judge the removal of the pool's entry and of the reservation, each on live reads of its own; the table below names them."),
 		callsRow("pod-lists", "lists for an ordinary guarded pod", lists, 0,
