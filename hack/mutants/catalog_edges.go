@@ -288,7 +288,7 @@ func removePending`, by: inWhereabouts,
 		rule: "writes: the wait for the event of a record ends",
 		file: "controllers/pod/record.go",
 		old:  `r.clock.Since(at.(time.Time)).Abs() < backoff.EventOverdue {`,
-		new:  `r.clock.Since(at.(time.Time)).Abs() < time.Hour {`, by: inPods,
+		new:  `r.clock.Since(at.(time.Time)).Abs() < 2*backoff.EventOverdue {`, by: inPods,
 	},
 	{
 		rule: "protection: a tombstone is written on live reads alone",

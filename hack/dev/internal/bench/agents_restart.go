@@ -6,10 +6,13 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"net"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/page"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/result"
@@ -44,15 +47,27 @@ var agentsRestart = experiment{
 	},
 }
 
+// agent is a client with a connection of its own, as each process has. A client of all would dial for each call that comes while its connections are full.
+func (o *observers) agent() (kubernetes.Interface, error) {
+	config := rest.CopyConfig(o.config)
+	config.Dial = (&net.Dialer{}).DialContext // clients with the same one share their connections
+	connection, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	o.onClose(func() { utilnet.CloseIdleConnectionsFor(connection.Transport) })
+	return kubernetes.NewForConfigAndClient(config, connection)
+}
+
 // restart returns when each agent knows for which Node it speaks and has the first state of what it watches.
 func (o *observers) restart(ctx context.Context, n int) error {
-	clientset, err := kubernetes.NewForConfig(o.config)
-	if err != nil {
-		return err
-	}
 	watching := o.begin(ctx)
 	return inParallel(ctx, n, n, func(ctx context.Context, i int) error {
-		_, err := clientset.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		clientset, err := o.agent()
+		if err != nil {
+			return err
+		}
+		_, err = clientset.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if err != nil {
 			return fmt.Errorf("asking for its identity: %w", err)
 		}

@@ -184,6 +184,15 @@ type observers struct {
 	watches []agentWatch
 	cancel  context.CancelFunc
 	done    sync.WaitGroup
+	// closed are the connections to close once no watch is left.
+	mutex  sync.Mutex
+	closed []func()
+}
+
+func (o *observers) onClose(do func()) {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	o.closed = append(o.closed, do)
 }
 
 // open begins the watches of each agent, unless they stand.
@@ -236,4 +245,10 @@ func (o *observers) close() {
 		o.done.Wait()
 		o.cancel = nil
 	}
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	for _, do := range o.closed {
+		do()
+	}
+	o.closed = nil
 }
