@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package scheduler plays a simulation one step at a time, in a testing/synctest bubble: a step serves a call to the API server in
-// memory, fails it, loses its response, delivers an event of a watch, cuts the watch, lets an actor act, or lets time pass.
+// memory, delivers an event of a watch, or lets an actor act. Time passes with each step, and where none is possible.
 //
 // A seed decides. Each choice is made by a hash of the seed, the number of the step and the names of the options, not by their
 // order, so that an option more or less leaves most choices as they are. Every step is recorded by name and can be replayed.
@@ -17,37 +17,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
 )
 
-// Fault is a way in which a step fails.
-type Fault string
-
-// The faults, as they are recorded and counted.
-const (
-	Refused   Fault = "refused"        // the connection was refused: the call was not served
-	Lost      Fault = "response-lost"  // the call was served, and the client sees a broken connection
-	Conflict  Fault = "conflict"       // 409
-	Throttled Fault = "throttled"      // 429
-	Failed    Fault = "internal-error" // 500
-	Cut       Fault = "watch-cut"      // a watch ends, and what it held is lost
-	Expired   Fault = "watch-expired"  // a watch ends with 410
-	none      Fault = ""
-)
-
-var (
-	readFaults  = []Fault{Refused, Throttled, Failed}
-	writeFaults = []Fault{Refused, Lost, Conflict, Throttled, Failed}
-	watchFaults = []Fault{Cut, Expired}
-)
-
 // longestDelay keeps two steps from one instant of virtual time: the runtime fires timers of one instant in random order.
 const longestDelay = 2 * time.Millisecond
 
 // Options of a scheduler.
 type Options struct {
 	Seed uint64
-	// Faults is the share of steps that fail, 0 to 1.
-	Faults float64
-	// Exempt calls never fail, and pass without a step of their own.
-	Exempt func(apiserver.Call) bool
 	// Held names what cannot happen now, a call or "STREAM event"; Wake signals a change of this. Default: nothing.
 	Held func(name string) bool
 	// Replay is a recorded schedule. A step that is not possible when its turn comes is taken as soon as it is; where none is, the seed chooses.
@@ -58,14 +33,12 @@ type Options struct {
 type Scheduler struct {
 	options Options
 	server  *apiserver.Server
-	began   time.Time
 	arrived chan struct{}
 
 	mu       sync.Mutex
 	waiting  []*waiting
 	open     bool
 	recorded []string
-	faults   map[Fault]int
 	derailed int
 	// left is what of the recorded schedule was not replayed yet.
 	left []string
@@ -73,14 +46,13 @@ type Scheduler struct {
 
 // waiting is a call or an actor that waits for its turn.
 type waiting struct {
-	name   string
-	faults []Fault
-	turn   chan Fault
+	name string
+	turn chan struct{}
 }
 
 // New makes a scheduler that holds everything. Serve sets its server before the first step.
 func New(o Options) *Scheduler {
-	return &Scheduler{options: o, began: time.Now(), arrived: make(chan struct{}, 1), faults: map[Fault]int{}, left: slices.Clone(o.Replay)}
+	return &Scheduler{options: o, arrived: make(chan struct{}, 1), left: slices.Clone(o.Replay)}
 }
 
 // Serve sets the server whose watches are scheduled; its gate is the scheduler, and it holds events.
@@ -88,18 +60,7 @@ func (s *Scheduler) Serve(server *apiserver.Server) { s.server = server }
 
 // Pass holds a call until its turn.
 func (s *Scheduler) Pass(ctx context.Context, c apiserver.Call) apiserver.Outcome {
-	if s.options.Exempt != nil && s.options.Exempt(c) {
-		return apiserver.Outcome{}
-	}
-	faults := readFaults
-	if c.Verb != "get" && c.Verb != "list" && c.Verb != "watch" {
-		faults = writeFaults
-	}
-	fault, err := s.wait(ctx, nameOf(ctx, c), faults)
-	if err != nil {
-		return apiserver.Outcome{Err: err}
-	}
-	return outcome(fault, c)
+	return apiserver.Outcome{Err: s.Turn(ctx, nameOf(ctx, c))}
 }
 
 type actor struct{}
@@ -117,29 +78,23 @@ func nameOf(ctx context.Context, c apiserver.Call) string {
 
 // Turn waits until the scheduler lets an actor act. The name is what the actor does next. It fails once ctx is done.
 func (s *Scheduler) Turn(ctx context.Context, name string) error {
-	_, err := s.wait(ctx, name, nil)
-	return err
-}
-
-func (s *Scheduler) wait(ctx context.Context, name string, faults []Fault) (Fault, error) {
-	w := &waiting{name: name, faults: faults, turn: make(chan Fault, 1)}
+	w := &waiting{name: name, turn: make(chan struct{}, 1)}
 	s.mu.Lock()
 	if s.open {
 		s.mu.Unlock()
-		return none, ctx.Err()
+		return ctx.Err()
 	}
 	s.waiting = append(s.waiting, w)
 	s.mu.Unlock()
 	s.Wake()
 	select {
-	case fault := <-w.turn:
-		return fault, ctx.Err()
+	case <-w.turn:
 	case <-ctx.Done():
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.waiting = slices.DeleteFunc(s.waiting, func(o *waiting) bool { return o == w })
-		return none, ctx.Err()
 	}
+	return ctx.Err()
 }
 
 // Wake has Run look again at what is possible.
@@ -156,7 +111,7 @@ func (s *Scheduler) Open() {
 	defer s.mu.Unlock()
 	s.open = true
 	for _, w := range s.waiting {
-		w.turn <- none
+		w.turn <- struct{}{}
 	}
 	s.waiting = nil
 }
@@ -189,17 +144,6 @@ func (s *Scheduler) number() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.recorded)
-}
-
-// Faults counts the faults.
-func (s *Scheduler) Faults() map[Fault]int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	counted := map[Fault]int{}
-	for fault, n := range s.faults {
-		counted[fault] = n
-	}
-	return counted
 }
 
 // Derailed counts the steps of a replay that were not taken in their turn.

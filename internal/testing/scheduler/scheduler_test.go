@@ -5,7 +5,6 @@ package scheduler_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,7 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/scheduler"
 )
 
-// race is a history: clients count up one object, each retries until its write was taken or failed three times.
+// race is a history: clients count up one object, each retries until its write was taken.
 func race(t *testing.T, o scheduler.Options) (recorded []string, count string, derailed int) {
 	synctest.Test(t, func(t *testing.T) {
 		s := scheduler.New(o)
@@ -84,15 +83,15 @@ func countUp(ctx context.Context, s *scheduler.Scheduler, server *apiserver.Serv
 func TestOneSeedIsOneHistory(t *testing.T) {
 	distinct := map[string]bool{}
 	for seed := range uint64(20) {
-		o := scheduler.Options{Seed: seed, Faults: 0.2}
+		o := scheduler.Options{Seed: seed}
 		first, count, _ := race(t, o)
 		again, _, _ := race(t, o)
 		if diff := cmp.Diff(first, again); diff != "" {
 			t.Fatalf("seed %d, played twice:\n%s", seed, diff)
 		}
 		distinct[fmt.Sprint(first)] = true
-		if len(count) < 1 {
-			t.Errorf("seed %d: nothing was written in %d steps", seed, len(first))
+		if count != "0xxx" {
+			t.Errorf("seed %d: the count is %q after %d steps, one x for each client was expected", seed, count, len(first))
 		}
 	}
 	if len(distinct) < 20 {
@@ -101,24 +100,9 @@ func TestOneSeedIsOneHistory(t *testing.T) {
 }
 
 func TestARecordedScheduleIsReplayed(t *testing.T) {
-	recorded, _, _ := race(t, scheduler.Options{Seed: 7, Faults: 0.2})
+	recorded, _, _ := race(t, scheduler.Options{Seed: 7})
 	again, _, derailed := race(t, scheduler.Options{Seed: 8, Replay: recorded})
 	if diff := cmp.Diff(recorded, again[:min(len(again), len(recorded))]); diff != "" || derailed > 0 {
 		t.Errorf("%d steps were not possible:\n%s", derailed, diff)
-	}
-}
-
-func TestFaultsAreOfEveryKind(t *testing.T) {
-	seen := map[scheduler.Fault]bool{}
-	for seed := range uint64(30) {
-		recorded, _, _ := race(t, scheduler.Options{Seed: seed, Faults: 0.3})
-		for _, fault := range []scheduler.Fault{scheduler.Refused, scheduler.Lost, scheduler.Conflict, scheduler.Throttled, scheduler.Failed, scheduler.Cut, scheduler.Expired} {
-			if slices.ContainsFunc(recorded, func(l string) bool { return len(l) > len(fault) && l[len(l)-len(fault)-1:] == "!"+string(fault) }) {
-				seen[fault] = true
-			}
-		}
-	}
-	if len(seen) != 7 {
-		t.Errorf("30 seeds had the faults %v", seen)
 	}
 }

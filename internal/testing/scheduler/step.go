@@ -7,20 +7,16 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
-	"math"
 	"runtime"
 	"slices"
 	"testing/synctest"
 	"time"
-
-	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
 )
 
 // option is something that a step can do.
 type option struct {
-	name   string
-	faults []Fault
-	do     func(Fault)
+	name string
+	do   func()
 }
 
 // step does one thing; it is false if there is nothing to do before time passes.
@@ -30,26 +26,16 @@ func (s *Scheduler) step() bool {
 	if len(options) == 0 {
 		return false
 	}
-	chosen, fault := s.choose(options)
+	chosen := s.choose(options)
 	s.mu.Lock()
-	s.recorded = append(s.recorded, line(chosen.name, fault))
-	if fault != none {
-		s.faults[fault]++
-	}
+	s.recorded = append(s.recorded, chosen.name)
 	number := len(s.recorded)
 	s.mu.Unlock()
 	<-time.After(time.Microsecond + time.Duration(s.hash(number, "delay")%uint64(longestDelay)))
 	synctest.Wait()
 	runtime.Gosched() // a new time slice: the runtime interrupts no goroutine of the step, unless it is long
-	chosen.do(fault)
+	chosen.do()
 	return true
-}
-
-func line(name string, fault Fault) string {
-	if fault == none {
-		return name
-	}
-	return name + " !" + string(fault)
 }
 
 // possible are what is possible now, each under a name of its own.
@@ -57,13 +43,13 @@ func (s *Scheduler) possible() []option {
 	s.mu.Lock()
 	all := make([]option, 0, len(s.waiting))
 	for _, w := range s.waiting {
-		all = append(all, option{name: w.name, faults: w.faults, do: func(f Fault) { s.release(w, f) }})
+		all = append(all, option{name: w.name, do: func() { s.release(w) }})
 	}
 	s.mu.Unlock()
 	if s.server != nil {
 		for _, stream := range s.server.Streams() {
 			if stream.Pending() > 0 {
-				all = append(all, option{name: stream.Name() + " event", faults: watchFaults, do: func(f Fault) { deliver(stream, f) }})
+				all = append(all, option{name: stream.Name() + " event", do: stream.Deliver})
 			}
 		}
 	}
@@ -82,63 +68,45 @@ func (s *Scheduler) possible() []option {
 	return all
 }
 
-func (s *Scheduler) release(w *waiting, f Fault) {
+func (s *Scheduler) release(w *waiting) {
 	s.mu.Lock()
 	s.waiting = slices.DeleteFunc(s.waiting, func(o *waiting) bool { return o == w })
 	s.mu.Unlock()
-	w.turn <- f
-}
-
-func deliver(stream *apiserver.Stream, f Fault) {
-	switch f {
-	case Cut:
-		stream.Cut()
-	case Expired:
-		stream.Expire()
-	default:
-		stream.Deliver()
-	}
+	w.turn <- struct{}{}
 }
 
 // lookAhead is how far ahead of its turn a recorded step may be taken.
 const lookAhead = 64
 
 // recall takes the first recorded step that is possible now. Those before it are taken when they become possible.
-func (s *Scheduler) recall(options []option) (option, Fault, bool) {
+func (s *Scheduler) recall(options []option) (option, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, recorded := range s.left[:min(len(s.left), lookAhead)] {
 		for _, o := range options {
-			for _, fault := range append([]Fault{none}, o.faults...) {
-				if line(o.name, fault) != recorded {
-					continue
-				}
-				if i > 0 {
-					s.derailed++
-				}
-				s.left = slices.Delete(s.left, i, i+1)
-				return o, fault, true
+			if o.name != recorded {
+				continue
 			}
+			if i > 0 {
+				s.derailed++
+			}
+			s.left = slices.Delete(s.left, i, i+1)
+			return o, true
 		}
 	}
 	if len(s.left) > 0 {
 		s.derailed++
 	}
-	return option{}, none, false
+	return option{}, false
 }
 
-// choose takes a recorded step, else the option and the fault that the seed says.
-func (s *Scheduler) choose(options []option) (option, Fault) {
-	if o, fault, found := s.recall(options); found {
-		return o, fault
+// choose takes a recorded step, else the option that the seed says.
+func (s *Scheduler) choose(options []option) option {
+	if o, found := s.recall(options); found {
+		return o
 	}
 	number := s.number()
-	chosen := slices.MinFunc(options, func(a, b option) int { return cmp.Compare(s.hash(number, a.name), s.hash(number, b.name)) })
-	draw := s.hash(number, "fault "+chosen.name)
-	if len(chosen.faults) == 0 || float64(draw) >= s.options.Faults*math.MaxUint64 {
-		return chosen, none
-	}
-	return chosen, chosen.faults[s.hash(number, "kind "+chosen.name)%uint64(len(chosen.faults))]
+	return slices.MinFunc(options, func(a, b option) int { return cmp.Compare(s.hash(number, a.name), s.hash(number, b.name)) })
 }
 
 func (s *Scheduler) hash(number int, name string) uint64 {
