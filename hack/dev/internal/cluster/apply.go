@@ -17,8 +17,8 @@ import (
 
 const fieldOwner = client.FieldOwner("holdfast-dev")
 
-// parse reads the objects of a YAML stream.
-func parse(manifest []byte) ([]*unstructured.Unstructured, error) {
+// Parse reads the objects of a YAML stream.
+func Parse(manifest []byte) ([]*unstructured.Unstructured, error) {
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096)
 	var objects []*unstructured.Unstructured
 	for {
@@ -47,7 +47,7 @@ func (c *Cluster) applyChanged(ctx context.Context, change func(*unstructured.Un
 		if err != nil {
 			return err
 		}
-		objects, err := parse(manifest)
+		objects, err := Parse(manifest)
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}

@@ -61,7 +61,7 @@ func (c *Cluster) kustomize(ctx context.Context, dir string) ([]*unstructured.Un
 	if err != nil {
 		return nil, fmt.Errorf("rendering %s: %w", dir, err)
 	}
-	objects, err := parse(manifest)
+	objects, err := Parse(manifest)
 	if err != nil {
 		return nil, fmt.Errorf("rendering %s: %w", dir, err)
 	}

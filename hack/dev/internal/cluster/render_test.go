@@ -27,7 +27,7 @@ webhooks:
 `
 
 func TestPointToLoopback(t *testing.T) {
-	objects, err := parse([]byte(webhook))
+	objects, err := Parse([]byte(webhook))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,11 +48,11 @@ func TestPointToLoopback(t *testing.T) {
 }
 
 func TestParseSkipsEmptyDocumentsAndRefusesWhatIsNoYAML(t *testing.T) {
-	objects, err := parse([]byte("---\n# nothing\n---\nkind: A\n---\nkind: B\n"))
+	objects, err := Parse([]byte("---\n# nothing\n---\nkind: A\n---\nkind: B\n"))
 	if err != nil || len(objects) != 2 {
 		t.Errorf("%d objects, error %v", len(objects), err)
 	}
-	if _, err := parse([]byte("kind: [")); err == nil {
+	if _, err := Parse([]byte("kind: [")); err == nil {
 		t.Error("broken YAML is no error")
 	}
 }

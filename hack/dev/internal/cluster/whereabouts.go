@@ -35,7 +35,7 @@ var multusManifest []byte
 // installWhereabouts applies whereabouts' own manifests: account, rights,
 // DaemonSet and the reconciler's Deployment.
 func (c *Cluster) installWhereabouts(ctx context.Context) error {
-	multus, err := parse(multusManifest)
+	multus, err := Parse(multusManifest)
 	if err != nil {
 		return err
 	}

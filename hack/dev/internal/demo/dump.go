@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	holdfastv1alpha1 "github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/observer"
 )
 
 // dumpEvents is how many of the namespace's latest warnings a dump shows.
@@ -50,7 +51,7 @@ func (s *stage) dumpNodes(ctx context.Context, w *tabwriter.Writer) error {
 		for _, t := range node.Spec.Taints {
 			taints = append(taints, t.Key+":"+string(t.Effect))
 		}
-		fmt.Fprintf(w, "  %s\t%t\t%s\n", name, isReady(node), strings.Join(taints, " "))
+		fmt.Fprintf(w, "  %s\t%t\t%s\n", name, observer.IsReady(node), strings.Join(taints, " "))
 	}
 	return nil
 }

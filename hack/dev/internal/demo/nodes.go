@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/observer"
 	simnodeapi "github.com/holdfast-dev/holdfast/hack/dev/simnode/api"
 )
 
@@ -47,7 +48,7 @@ func (s *stage) deleteNode(ctx context.Context, name string) error {
 func (s *stage) awaitNotReady(ctx context.Context, name string) error {
 	return s.await(ctx, "node "+name+" to be found NotReady", nodeTimeout, func(ctx context.Context) (bool, string, error) {
 		node, err := s.getNode(ctx, name)
-		return err == nil && !isReady(node), "it counts as Ready", err
+		return err == nil && !observer.IsReady(node), "it counts as Ready", err
 	})
 }
 
@@ -59,7 +60,7 @@ func (s *stage) awaitReady(ctx context.Context, name string, not types.UID) (*co
 		if node, err = s.getNode(ctx, name); err != nil {
 			return false, "", err
 		}
-		return node.UID != not && isReady(node), fmt.Sprintf("Node UID %s, Ready %t", node.UID, isReady(node)), nil
+		return node.UID != not && observer.IsReady(node), fmt.Sprintf("Node UID %s, Ready %t", node.UID, observer.IsReady(node)), nil
 	})
 	return node, err
 }
@@ -77,13 +78,4 @@ func (s *stage) patchNode(ctx context.Context, name string, change func(*corev1.
 		err := s.cluster.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 		return err == nil, "", err
 	})
-}
-
-func isReady(node *corev1.Node) bool {
-	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }

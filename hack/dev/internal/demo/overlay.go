@@ -3,12 +3,10 @@
 package demo
 
 import (
-	"bytes"
 	"context"
 	_ "embed" // for the manifests
 	"errors"
 	"fmt"
-	"io"
 	"sync/atomic"
 	"time"
 
@@ -17,11 +15,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/cluster"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/history"
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/observer"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/token"
 	"github.com/holdfast-dev/holdfast/hack/dev/simnode/acn"
 	"github.com/holdfast-dev/holdfast/hack/dev/simnode/dnc"
@@ -62,9 +61,9 @@ type overlay struct {
 
 // startOverlay installs CNS on the run's nodes and runs DNC until ctx is done. No node has joined yet.
 func (s *stage) startOverlay(ctx context.Context) (*overlay, error) {
-	objects, err := decode(azureManifest)
+	objects, err := cluster.Parse(azureManifest)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("manifest: %w", err)
 	}
 	set := &appsv1.DaemonSet{}
 	for _, o := range objects {
@@ -145,16 +144,16 @@ func (o *overlay) join(ctx context.Context, node string) error {
 		}
 		object := &corev1.Node{}
 		err := o.cluster.Get(ctx, client.ObjectKey{Name: node}, object)
-		return err == nil && isReady(object), "it is not", err
+		return err == nil && observer.IsReady(object), "it is not", err
 	})
 }
 
 // slowCollector keeps the garbage collector from NodeNetworkConfigs, until the function that it returns is called. One
 // such object has to be there, by which it sees that the policy works.
 func (o *overlay) slowCollector(ctx context.Context) (end func(context.Context) error, err error) {
-	objects, err := decode(slowCollectorManifest)
+	objects, err := cluster.Parse(slowCollectorManifest)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("manifest: %w", err)
 	}
 	for _, object := range objects {
 		if err := o.apply(ctx, object); err != nil {
@@ -235,21 +234,4 @@ func (s *stage) apply(ctx context.Context, o *unstructured.Unstructured) error {
 		return fmt.Errorf("applying %s %s: %w", o.GetKind(), o.GetName(), err)
 	}
 	return nil
-}
-
-// decode reads the objects of a YAML stream.
-func decode(manifest []byte) ([]*unstructured.Unstructured, error) {
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096)
-	var objects []*unstructured.Unstructured
-	for {
-		o := &unstructured.Unstructured{}
-		err := decoder.Decode(o)
-		if errors.Is(err, io.EOF) {
-			return objects, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("manifest: %w", err)
-		}
-		objects = append(objects, o)
-	}
 }

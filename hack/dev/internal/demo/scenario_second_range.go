@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-dev/holdfast/hack/dev/internal/cluster"
 	"github.com/holdfast-dev/holdfast/hack/dev/simnode"
 )
 
@@ -104,9 +105,9 @@ func (s *stage) refuseWrites(ctx context.Context, within netip.Prefix) (mend fun
 	if err := s.cluster.Create(ctx, pool); err != nil {
 		return nil, fmt.Errorf("creating IPPool %s: %w", pool.Name, err)
 	}
-	objects, err := decode(bytes.ReplaceAll(refusedWritesManifest, []byte("POOL"), []byte(pool.Name)))
+	objects, err := cluster.Parse(bytes.ReplaceAll(refusedWritesManifest, []byte("POOL"), []byte(pool.Name)))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("manifest: %w", err)
 	}
 	for _, object := range objects {
 		if err := s.apply(ctx, object); err != nil {

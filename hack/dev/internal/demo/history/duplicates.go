@@ -65,7 +65,7 @@ func (h *Hold) see(at time.Time, s Sandbox) {
 		h.Open = false
 		// The runtime knows the end better than the next sample does, but a hold never ends before it began.
 		if !s.Ended.IsZero() {
-			h.To = later(h.From, s.Ended)
+			h.To = Later(h.From, s.Ended)
 		}
 	case s.Ready:
 		h.WasReady = true
@@ -95,7 +95,7 @@ func (h History) Overlaps() []Overlap {
 func overlap(first, second Hold) (Overlap, bool) {
 	o := Overlap{
 		IP:    first.IP,
-		From:  later(first.From, second.From),
+		From:  Later(first.From, second.From),
 		To:    earlier(first.To, second.To),
 		First: first.SandboxID, Second: second.SandboxID,
 	}
@@ -120,7 +120,8 @@ func (h History) Duplicates() int {
 	return len(addresses)
 }
 
-func later(a, b time.Time) time.Time {
+// Later is the later one of two times.
+func Later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}

@@ -132,7 +132,7 @@ func (f *folding) judge(r *Record, sample Sample) {
 	if !ended || !judgeable || !r.LeakedAt.IsZero() {
 		return
 	}
-	if sample.At.Sub(later(since, later(end.at, r.From))) >= LeakWindow {
+	if sample.At.Sub(Later(since, Later(end.at, r.From))) >= LeakWindow {
 		r.LeakedAt = sample.At
 	}
 }

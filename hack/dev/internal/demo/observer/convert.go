@@ -52,19 +52,12 @@ func (t trace) gone(s api.Sandbox) (time.Time, bool) {
 			continue
 		}
 		// After a reboot the record is removed much later than all of this ended.
-		if end := later(*s.EndedAt, cut); !found || end.Before(removed) {
+		if end := history.Later(*s.EndedAt, cut); !found || end.Before(removed) {
 			return end, true
 		}
 		break
 	}
 	return removed, found
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // sandboxes are those of the simulated machines, with the times of the machines' own history. What is no address is an
@@ -100,7 +93,7 @@ func nodeStates(machines []api.Node, objects []corev1.Node) map[string]history.N
 	}
 	states := map[string]history.NodeState{}
 	for _, n := range objects {
-		ready := isReady(n)
+		ready := IsReady(&n)
 		switch {
 		case ready && acts[n.Name]:
 			states[n.Name] = history.NodeLive
@@ -113,8 +106,9 @@ func nodeStates(machines []api.Node, objects []corev1.Node) map[string]history.N
 	return states
 }
 
-func isReady(n corev1.Node) bool {
-	for _, c := range n.Status.Conditions {
+// IsReady reports whether the API server counts the node as Ready.
+func IsReady(node *corev1.Node) bool {
+	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {
 			return c.Status == corev1.ConditionTrue
 		}
