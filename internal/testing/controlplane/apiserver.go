@@ -54,8 +54,8 @@ func (c *ControlPlane) configureEnvironment() error {
 	etcd, server := &envtest.Etcd{}, &envtest.APIServer{}
 	c.env = &envtest.Environment{
 		UseExistingCluster:       new(false), // the environment variable does not count
-		ControlPlaneStartTimeout: c.options.StartTimeout,
-		ControlPlaneStopTimeout:  c.options.StopTimeout,
+		ControlPlaneStartTimeout: startTimeout,
+		ControlPlaneStopTimeout:  stopTimeout,
 		ControlPlane:             envtest.ControlPlane{Etcd: etcd, APIServer: server},
 	}
 	c.env.ControlPlane.KubectlPath = filepath.Join(c.options.AssetsDir, "kubectl")
@@ -133,7 +133,7 @@ func (c *ControlPlane) installCRDs(context.Context) error {
 	_, err := envtest.InstallCRDs(c.config, envtest.CRDInstallOptions{
 		Paths:              c.options.CRDs,
 		ErrorIfPathMissing: true,
-		MaxTime:            c.options.StartTimeout,
+		MaxTime:            startTimeout,
 		PollInterval:       pollInterval,
 	})
 	if err != nil {

@@ -33,7 +33,7 @@ func (c *ControlPlane) startControllerManager(ctx context.Context) error {
 		"kube-api-qps":                     "500",
 		"kube-api-burst":                   "1000",
 	}
-	setDuration(args, "node-monitor-period", c.options.NodeMonitorPeriod)
+	setDuration(args, "node-monitor-period", min(c.options.NodeMonitorGracePeriod/4, 5*time.Second))
 	setDuration(args, "node-monitor-grace-period", c.options.NodeMonitorGracePeriod)
 	setDuration(args, "node-startup-grace-period", c.options.NodeStartupGracePeriod)
 
@@ -49,10 +49,10 @@ func (c *ControlPlane) startControllerManager(ctx context.Context) error {
 }
 
 func (c *ControlPlane) startScheduler(ctx context.Context) (err error) {
-	c.scheduler, err = c.startComponent(ctx, schedulerName, mergeArgs(map[string]string{
+	c.scheduler, err = c.startComponent(ctx, schedulerName, map[string]string{
 		"kube-api-qps":   "500",
 		"kube-api-burst": "1000",
-	}, c.options.SchedulerArgs))
+	})
 	return err
 }
 
@@ -87,7 +87,7 @@ func (c *ControlPlane) startComponent(ctx context.Context, name string, args map
 	if err != nil {
 		return nil, err
 	}
-	c.stops = append(c.stops, func() error { return p.Stop(c.options.StopTimeout) })
+	c.stops = append(c.stops, func() error { return p.Stop(stopTimeout) })
 	return p, p.WaitReady(ctx, process.HTTPProbe(fmt.Sprintf("https://127.0.0.1:%d/healthz", port)))
 }
 

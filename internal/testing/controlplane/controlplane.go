@@ -84,7 +84,7 @@ func (c *ControlPlane) start(ctx context.Context) error {
 	}
 	for _, step := range steps {
 		began := time.Now()
-		bounded, cancel := context.WithTimeout(ctx, c.options.StartTimeout)
+		bounded, cancel := context.WithTimeout(ctx, startTimeout)
 		err := step.run(bounded)
 		cancel()
 		if err != nil {
@@ -117,9 +117,6 @@ func (c *ControlPlane) Stop() error {
 	}
 	return nil
 }
-
-// WorkDir is the folder with the logs, certificates and kubeconfigs.
-func (c *ControlPlane) WorkDir() string { return c.options.WorkDir }
 
 // AssetsDir is the folder with the binaries, kubectl among them.
 func (c *ControlPlane) AssetsDir() string { return c.options.AssetsDir }

@@ -24,7 +24,7 @@ func (c *ControlPlane) StopAPIServer() error {
 // StartAPIServer starts kube-apiserver again after StopAPIServer: same port,
 // certificates and data. It returns when the server is ready.
 func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, c.options.StartTimeout)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	var err error
 	process.OnParentThread(func() { err = c.env.ControlPlane.APIServer.Start() })

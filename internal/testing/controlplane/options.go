@@ -11,8 +11,10 @@ import (
 )
 
 const (
-	defaultStartTimeout = 2 * time.Minute
-	defaultStopTimeout  = 30 * time.Second
+	// startTimeout bounds the start of each component: test machines are small and busy.
+	startTimeout = 2 * time.Minute
+	// stopTimeout is the time a component gets to stop before it is killed.
+	stopTimeout = 30 * time.Second
 )
 
 // Options of a control plane. The zero value starts etcd, kube-apiserver and
@@ -45,30 +47,17 @@ type Options struct {
 	ServiceAccountAdmission bool
 
 	// NodeMonitorGracePeriod is how long a Node's lease and status may stay unchanged
-	// before kube-controller-manager makes it Ready=Unknown. Default: that of
-	// Kubernetes, 50s.
+	// before kube-controller-manager makes it Ready=Unknown; it looks every 5s, or
+	// every quarter of this where that is shorter. Default: that of Kubernetes, 50s.
 	NodeMonitorGracePeriod time.Duration
 
 	// NodeStartupGracePeriod is the same for a Node that never reported.
 	// Default: that of Kubernetes, 60s.
 	NodeStartupGracePeriod time.Duration
 
-	// NodeMonitorPeriod is how often kube-controller-manager looks at Nodes.
-	// Default: that of Kubernetes, 5s, or a quarter of the grace period where
-	// that is shorter.
-	NodeMonitorPeriod time.Duration
-
-	// APIServerArgs, ControllerManagerArgs and SchedulerArgs are flags without
-	// their dashes. They win over every flag that this package sets.
-	APIServerArgs, ControllerManagerArgs, SchedulerArgs map[string]string
-
-	// StartTimeout bounds the start of each component. Default: 2 minutes, since
-	// test machines are small and busy.
-	StartTimeout time.Duration
-
-	// StopTimeout is the time a component gets to stop before it is killed.
-	// Default: 30s.
-	StopTimeout time.Duration
+	// APIServerArgs and ControllerManagerArgs are flags without their dashes. They
+	// win over every flag that this package sets.
+	APIServerArgs, ControllerManagerArgs map[string]string
 
 	// Log gets a line for each step of Start. Default: none.
 	Log io.Writer
@@ -77,17 +66,8 @@ type Options struct {
 // withDefaults fills in what the caller left open. The result owns WorkDir when
 // it says so.
 func (o Options) withDefaults() (_ Options, temporary bool, err error) {
-	if o.StartTimeout == 0 {
-		o.StartTimeout = defaultStartTimeout
-	}
-	if o.StopTimeout == 0 {
-		o.StopTimeout = defaultStopTimeout
-	}
 	if o.Log == nil {
 		o.Log = io.Discard
-	}
-	if o.NodeMonitorPeriod == 0 && o.NodeMonitorGracePeriod > 0 {
-		o.NodeMonitorPeriod = min(o.NodeMonitorGracePeriod/4, 5*time.Second)
 	}
 	if o.AssetsDir, err = findAssets(o.AssetsDir, o.components()); err != nil {
 		return o, false, err
