@@ -15,10 +15,13 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	holdfastv1alpha1 "github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/hack/dev/reconciler"
 	"github.com/holdfast-dev/holdfast/hack/dev/simnode"
 	simnodeclient "github.com/holdfast-dev/holdfast/hack/dev/simnode/client"
@@ -119,7 +122,11 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	if c.clientset, err = kubernetes.NewForConfig(config); err != nil {
 		return err
 	}
-	if c.client, err = client.New(config, client.Options{}); err != nil {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), holdfastv1alpha1.AddToScheme(scheme)); err != nil {
+		return err
+	}
+	if c.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		return err
 	}
 	return c.publishKubeconfig()
@@ -156,10 +163,6 @@ func (c *Cluster) onStop(stop func() error) {
 
 // Config is a new configuration for the administrator.
 func (c *Cluster) Config() *rest.Config { return c.control.Config() }
-
-// Client is the administrator's, for any kind as unstructured and for the
-// built-in ones.
-func (c *Cluster) Client() client.Client { return c.client }
 
 // ControlPlane is the one that the cluster runs on.
 func (c *Cluster) ControlPlane() *controlplane.ControlPlane { return c.control }

@@ -15,7 +15,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -42,8 +41,8 @@ func (c *Cluster) GuardNodeResource(ctx context.Context, plural string) error {
 		return err
 	}
 	return await(ctx, func(ctx context.Context) error {
-		policy, err := c.nodeResourcePolicy(ctx, plural)
-		if err != nil {
+		policy := &holdfastv1alpha1.NodeResourcePolicy{}
+		if err := c.client.Get(ctx, client.ObjectKey{Name: plural}, policy); err != nil {
 			return err
 		}
 		if !meta.IsStatusConditionTrue(policy.Status.Conditions, holdfastv1alpha1.PolicyEnforced) {
@@ -51,15 +50,6 @@ func (c *Cluster) GuardNodeResource(ctx context.Context, plural string) error {
 		}
 		return nil
 	})
-}
-
-func (c *Cluster) nodeResourcePolicy(ctx context.Context, name string) (*holdfastv1alpha1.NodeResourcePolicy, error) {
-	o := object(holdfastv1alpha1.GroupVersion.WithKind("NodeResourcePolicy"))
-	if err := c.client.Get(ctx, client.ObjectKey{Name: name}, o); err != nil {
-		return nil, err
-	}
-	policy := &holdfastv1alpha1.NodeResourcePolicy{}
-	return policy, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, policy)
 }
 
 // nodeResourceSample is what config/samples/node-resources has for one resource.
