@@ -8,18 +8,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/rest"
 )
-
-// Collector is the name of the garbage collector's account.
-const Collector = "system:serviceaccount:kube-system:generic-garbage-collector"
-
-// As is an administrator's configuration under another user's name: RBAC allows it everything, and admission policies see that name.
-func As(administrator *rest.Config, user string) *rest.Config {
-	config := rest.CopyConfig(administrator)
-	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
-	return config
-}
 
 // TrustKubelets lists accounts as those of kubelets in a policy that has such a list, as an administrator does; it leaves every other
 // object unchanged. Suites in which an administrator writes what a kubelet would need it.
