@@ -115,7 +115,7 @@ type knownFinding struct {
 	soon    bool
 }
 
-// Setup registers an audit of each backend with reservations that can be repaired.
+// Setup registers an audit of each backend with reservations that can be repaired. The leader audits.
 func Setup(mgr manager.Manager, backends []ipam.Backend, clk clock.PassiveClock, o Options) error {
 	for _, backend := range backends {
 		repairable, ok := backend.(ipam.Repairable)
@@ -136,9 +136,6 @@ func newAuditor(cached client.Client, live client.Reader, backend ipam.Repairabl
 	return &auditor{client: cached, live: live, recorder: recorder, clock: clk, options: o, backend: backend, changed: make(chan struct{}, 1),
 		writes: flowcontrol.NewTokenBucketRateLimiter(repairsPerSecond, repairsAtOnce)}
 }
-
-// NeedLeaderElection: one audit in the cluster is enough.
-func (a *auditor) NeedLeaderElection() bool { return true }
 
 func (a *auditor) wake() {
 	select {

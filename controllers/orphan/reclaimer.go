@@ -32,8 +32,8 @@ const (
 	reclaimerGather = 10 * time.Second
 )
 
-// reclaimer writes the queries to all nodes, and releases the addresses of orphans that no node has or had, many at once. It only runs with
-// evidence Agent.
+// reclaimer writes the queries to all nodes, and releases the addresses of orphans that no node has or had, many at once. It only runs in
+// the leader, with evidence Agent.
 //
 // Caches decide when live reads are made: of the queries, the responses, the Nodes, the records and the pools, in this order.
 type reclaimer struct {
@@ -69,9 +69,6 @@ func (k *reclaimer) setup(mgr manager.Manager) error {
 	}
 	return mgr.Add(k)
 }
-
-// NeedLeaderElection: one reclaimer in the cluster is enough.
-func (k *reclaimer) NeedLeaderElection() bool { return true }
 
 // nodesChanged is called for each change of the queries, a Node or a GuardedNode.
 func (k *reclaimer) nodesChanged() {

@@ -30,13 +30,10 @@ type sweeper struct {
 	interval time.Duration
 }
 
-// Setup registers the sweep, soon after the start and then at every interval.
+// Setup registers the sweep of the leader, soon after the start and then at every interval.
 func Setup(mgr manager.Manager, interval time.Duration) error {
 	return mgr.Add(&sweeper{live: mgr.GetAPIReader(), pods: finalizer.Client{Writer: mgr.GetClient(), Reader: mgr.GetAPIReader()}, interval: interval})
 }
-
-// NeedLeaderElection: one sweep in the cluster is enough.
-func (s *sweeper) NeedLeaderElection() bool { return true }
 
 const (
 	// firstRetry and lastRetry bound the back-off of a sweep that failed; it is never longer than the interval.
