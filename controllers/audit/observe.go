@@ -92,7 +92,7 @@ func (a *auditor) observeLive(ctx context.Context, due []*knownFinding) (ipamaud
 // facts puts together what was read, and adds slices, accounts and reservations. Accounts come after the entries: what leads to one may
 // end in between, and then the next audit finds it.
 func (a *auditor) facts(ctx context.Context, r *reading, pods []corev1.Pod, snapshot *ipam.Snapshot) (ipamaudit.Facts, error) {
-	facts := r.networks.FactsWith(ctx, pods, snapshot, r.divided, func(name string) bool { return a.isNode(ctx, name) })
+	facts := r.networks.Facts(ctx, pods, snapshot, r.divided, func(name string) bool { return a.isNode(ctx, name) })
 	facts.ForRepair = true
 	recorded, err := r.recorded(ctx, facts.Entries)
 	if err != nil {

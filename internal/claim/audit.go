@@ -16,19 +16,10 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// Facts puts together what an audit compares, from the pods and entries that were read; the slices are read now. Reservations
-// come last, when all else has been read: whereabouts writes an entry first and its reservation second. isNode reports whether a
-// name is that of a node, by its object or by the record of a pod that was there.
-func (n *Networks) Facts(ctx context.Context, pods []corev1.Pod, snapshot *ipam.Snapshot, isNode func(string) bool) (ipamaudit.Facts, error) {
-	divided, err := n.backend.SlicePools(ctx)
-	if err != nil {
-		return ipamaudit.Facts{}, err
-	}
-	return n.FactsWith(ctx, pods, snapshot, divided, isNode), nil
-}
-
-// FactsWith is Facts with slices that were read before.
-func (n *Networks) FactsWith(ctx context.Context, pods []corev1.Pod, snapshot *ipam.Snapshot, divided []*ipam.SlicePool, isNode func(string) bool) ipamaudit.Facts {
+// Facts puts together what an audit compares, from the pods, the entries and the slices that were read. Reservations come last,
+// when all else has been read: whereabouts writes an entry first and its reservation second. isNode reports whether a name is that
+// of a node, by its object or by the record of a pod that was there.
+func (n *Networks) Facts(ctx context.Context, pods []corev1.Pod, snapshot *ipam.Snapshot, divided []*ipam.SlicePool, isNode func(string) bool) ipamaudit.Facts {
 	facts := ipamaudit.Facts{Doubtful: sets.New[string](), Slices: map[string]sets.Set[string]{}}
 	for _, pool := range divided {
 		facts.Slices[pool.String()] = pool.Owners()

@@ -64,10 +64,11 @@ func TestTheFactsOfAnAudit(t *testing.T) {
 	networks := Of(sliced{}, func(context.Context, ipam.PodRef) (*nadv1.NetworkAttachmentDefinition, error) {
 		return &nadv1.NetworkAttachmentDefinition{Spec: nadv1.NetworkAttachmentDefinitionSpec{Config: `{"type": "macvlan", "ipam": {"type": "any"}}`}}, nil
 	})
-	got, err := networks.Facts(t.Context(), pods, snapshot, func(name string) bool { return name == "node-a" })
+	divided, err := sliced{}.SlicePools(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+	got := networks.Facts(t.Context(), pods, snapshot, divided, func(name string) bool { return name == "node-a" })
 	starting := func(name string) ipamaudit.Starting {
 		return ipamaudit.Starting{Ref: "apps/" + name, UID: types.UID(name), Node: "node-a", Divided: []string{"kube-system/net"}}
 	}
@@ -86,7 +87,7 @@ func TestTheFactsOfAnAudit(t *testing.T) {
 		t.Errorf("facts (-want +got):\n%s", diff)
 	}
 	snapshot.Problems[0].Offset = "" // the whole pool
-	if got, _ := networks.Facts(t.Context(), pods, snapshot, func(string) bool { return false }); !got.Unreadable || got.Entries[0].Slice.Name != "" {
+	if got := networks.Facts(t.Context(), pods, snapshot, divided, func(string) bool { return false }); !got.Unreadable || got.Entries[0].Slice.Name != "" {
 		t.Errorf("with a pool that cannot be read and no known node: unreadable %t, slice %v", got.Unreadable, got.Entries[0].Slice)
 	}
 }

@@ -117,10 +117,11 @@ func (c *Cluster) managerFacts(ctx context.Context, backend ipam.Auditable, pods
 	for i := range f.Records {
 		nodes.Insert(f.Records[i].Spec.NodeName)
 	}
-	found, err := networks.Facts(ctx, pods, snapshot, nodes.Has)
+	divided, err := backend.SlicePools(ctx)
 	if err != nil {
 		return readError(err, "list", "nodeslicepools.whereabouts.cni.cncf.io", everywhere)
 	}
+	found := networks.Facts(ctx, pods, snapshot, divided, nodes.Has)
 	names := managed(ctx, networks, f.Pods)
 	if err := networks.Err(); err != nil {
 		return err
