@@ -55,11 +55,9 @@ const (
 	// sweeperSlow is how often an error is tried again that an administrator has to mend: a missing CRD or permission.
 	sweeperSlow = time.Minute
 	// sweeperJitter spreads the periodic sweeps of several policies.
-	sweeperJitter          = 0.1
-	sweeperDefaultInterval = 10 * time.Minute
-	sweeperDefaultDeletes  = 2
-	sweeperBackoff         = time.Second
-	sweeperMaxBackoff      = 5 * time.Minute
+	sweeperJitter     = 0.1
+	sweeperBackoff    = time.Second
+	sweeperMaxBackoff = 5 * time.Minute
 )
 
 // sweepRequest is for one policy: a sweep over every object (the zero value beside the policy's name), a look at the objects of one node, or
@@ -140,7 +138,6 @@ func setupSweeper(mgr manager.Manager, api served.API, o Options) error {
 }
 
 func newSweeper(mgr manager.Manager, api served.API, o Options) (*sweeper, error) {
-	o.SweepInterval, o.DeletesPerSecond = cmp.Or(o.SweepInterval, sweeperDefaultInterval), cmp.Or(o.DeletesPerSecond, sweeperDefaultDeletes)
 	objects, err := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("making the client that reads node-scoped resources: %w", err)
