@@ -136,8 +136,8 @@ func isDeleting(w *Write, c *Case) check {
 		return conclude(no, "", shared+"%s is not", c.PodRef)
 	}
 	for _, record := range w.holders(c) {
-		if !strings.HasPrefix(record.Name, v1alpha1.OrphanPrefix) && record.Name != string(pod.UID) {
-			return conclude(no, "", shared+"the entry is that of another pod of this name, UID %s", record.Name)
+		if record.Name != string(pod.UID) {
+			return conclude(no, "", shared+"the entry is not known to be that of this pod: record %s holds it", record.Name)
 		}
 	}
 	return check{verdict: yes}
@@ -146,21 +146,22 @@ func isDeleting(w *Write, c *Case) check {
 // allSeen reports whether the records that hold the entry have every sandbox that had the address. One that its runtime lost would lose the address
 // with the entry of the next one, and only an agent can report it (docs/decisions/0230). A guarded pod without a record may have had one.
 func allSeen(w *Write, c *Case) check {
-	if !w.Agents || c.First {
+	if !w.Agents {
 		return check{verdict: yes}
 	}
 	recorded := false
 	for _, record := range w.holders(c) {
-		if strings.HasPrefix(record.Name, v1alpha1.OrphanPrefix) && ownership.KindOf(c.SandboxID) != ownership.KindSandbox {
+		isOrphan := strings.HasPrefix(record.Name, v1alpha1.OrphanPrefix)
+		if isOrphan && ownership.KindOf(c.SandboxID) != ownership.KindSandbox {
 			continue // no node is queried about it, and CNI DEL alone ends it
 		}
-		if record.Spec.SandboxesSeen != v1alpha1.SandboxesSeenAll {
+		if record.Spec.SandboxesSeen != v1alpha1.SandboxesSeenAll && (isOrphan || !c.First) {
 			return check{verdict: no}
 		}
 		recorded = true
 	}
 	switch {
-	case recorded:
+	case recorded || c.First:
 		return check{verdict: yes}
 	case !c.Pod.IsRead():
 		return unknown("pod "+c.PodRef, c.Pod.Why())

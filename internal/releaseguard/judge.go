@@ -170,7 +170,7 @@ func refusal(w *Write, c *Case, held, del check) string {
 		fmt.Fprintf(&b, " It does not count as CNI DEL: %s.", del.text)
 	}
 	if held.reason == v1alpha1.ReasonOwnerKindUnknown {
-		b.WriteString(" Holdfast does not release it either: find out what wrote the entry, and once its owner is gone: kubectl holdfast release " + c.subject() + " --as-manager.")
+		b.WriteString(" Holdfast does not release it either: find out what wrote the entry, and once its owner is gone: kubectl holdfast release " + c.subject() + " --as-manager --reason TEXT.")
 		return b.String()
 	}
 	b.WriteString(" Holdfast releases the address itself once the sandbox is proven gone; kubectl get ipa shows what it waits for.")

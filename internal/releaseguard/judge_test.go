@@ -187,6 +187,9 @@ func TestJudge(t *testing.T) {
 		"CNI DEL of an orphan of unknown node, by the node of the pod that has the name": {
 			facts{writer: cni(nodeA), pod: release.Known(running()),
 				records: records(record("orphan-"+testSandbox, "", testSandbox, nil))}, Allow, v1alpha1.ReasonCNIDelete},
+		"where the reconciler shares the token, a removal of an orphan's entry by the node of a pod that has the name by now": {
+			facts{writer: cni(nodeA), shared: true, pod: release.Known(held(deleting(none))),
+				records: records(record("orphan-"+testSandbox, "", testSandbox, nil))}, Refuse, v1alpha1.ReasonKubeletNotFinished},
 		"CNI DEL after the machine booted again": {
 			facts{writer: cni(nodeA), pod: release.Known(running()), records: records(record(string(testUID), nodeA, testSandbox, &machineA)),
 				nodeA: ready(release.Machine{NodeUID: machineA.NodeUID, MachineID: "m-a", SystemUUID: "s-a", BootID: "b-2"})}, Allow, v1alpha1.ReasonCNIDelete},
@@ -251,6 +254,9 @@ func TestJudge(t *testing.T) {
 			facts{writer: cni(nodeA), agents: true, pod: release.Known(held(deleting(none)))}, Defer, v1alpha1.ReasonCNIDeleteDeferred},
 		"with agents, CNI DEL of a pod that is not recorded yet, of which this replica saw the first sandbox get the address": {
 			facts{writer: cni(nodeA), agents: true, first: true, pod: release.Known(held(deleting(none)))}, Allow, v1alpha1.ReasonCNIDelete},
+		"with agents, CNI DEL of an orphan, of which this replica saw the first sandbox get the address": {
+			facts{writer: cni(nodeA), agents: true, first: true, pod: release.Known(held(deleting(none))),
+				records: records(record("orphan-"+testSandbox, "", testSandbox, nil))}, Defer, v1alpha1.ReasonCNIDeleteDeferred},
 		"with agents, CNI DEL of a pod that is not recorded yet, and lives": {
 			facts{writer: cni(nodeA), agents: true, pod: release.Known(held(running()))}, Defer, v1alpha1.ReasonCNIDeleteDeferred},
 		"with agents, CNI DEL of a pod, and its record may lack a sandbox": {
