@@ -145,7 +145,12 @@ func (r *Reconciler) explainFailure(ctx context.Context, v *view, d release.Deci
 	if shadow.Ignore(err) == nil || errors.Is(err, records.ErrStale) {
 		return err
 	}
-	d.Reason, d.Message = v1alpha1.ReasonReleaseFailed, err.Error()
+	return r.explainWrite(ctx, v, d, v1alpha1.ReasonReleaseFailed, err)
+}
+
+// explainWrite explains a failed write, and returns the error.
+func (r *Reconciler) explainWrite(ctx context.Context, v *view, d release.Decision, reason v1alpha1.Reason, err error) error {
+	d.Reason, d.Message = reason, err.Error()
 	if r.held.set(v.uid, d.Reason) {
 		r.event(v, d, d.Reason, d.Message)
 	}
@@ -162,10 +167,15 @@ func (r *Reconciler) explainRefused(ctx context.Context, v *view, d release.Deci
 
 // explainRefusal is explainRefused for the record of a pod that is being deleted, if nothing about the pod is decided.
 func (r *Reconciler) explainRefusal(ctx context.Context, v *view, err error) error {
-	if !v.podFact.IsKnown() || !v.podFact.Get().Deleting {
+	if !v.podFact.IsKnown() || !v.podFact.Get().Deleting || errors.Is(err, records.ErrStale) {
 		return err
 	}
-	return r.explainRefused(ctx, v, release.Decision{Row: release.RowObservationFailed, Action: release.Wait}, err)
+	d := release.Decision{Row: release.RowObservationFailed, Action: release.Wait, Reason: v1alpha1.ReasonObservationFailed, Message: err.Error()}
+	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
+		return r.explainFailure(ctx, v, d, err)
+	}
+	_, explained := r.explain(ctx, v, d)
+	return errors.Join(err, explained)
 }
 
 // hasEnded says whether no sandbox of the pod can start any more, so that a proof about its last sandbox is one about the pod.

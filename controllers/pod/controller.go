@@ -183,11 +183,11 @@ func (r *Reconciler) look(ctx context.Context, uid types.UID, live bool) (seen *
 
 // learn records what is new, from pools that are new enough.
 func (r *Reconciler) learn(ctx context.Context, seen *view) (learned, again bool, result reconcile.Result, err error) {
-	if r.awaitsRecord(seen) {
-		return false, false, reconcile.Result{RequeueAfter: backoff.EventOverdue}, nil
+	if after := r.awaitsRecord(seen); after > 0 {
+		return false, false, reconcile.Result{RequeueAfter: after}, nil
 	}
-	if stand, again, result, err := r.standNow(ctx, seen); !stand {
-		return false, again, result, err
+	if stand, again, result := r.standNow(ctx, seen); !stand {
+		return false, again, result, nil
 	}
 	before := seen.record
 	if err := r.syncRecord(ctx, seen); errors.Is(err, records.ErrStale) && !seen.live {
@@ -238,8 +238,8 @@ func (r *Reconciler) act(ctx context.Context, seen *view, decision release.Decis
 
 // unprotectEmpty unprotects a pod without entries in pools that were read after its termination was known.
 func (r *Reconciler) unprotectEmpty(ctx context.Context, seen *view, decision release.Decision) (again bool, result reconcile.Result, err error) {
-	if empty, again, result, err := r.emptyNow(ctx, seen, decision); !empty {
-		return again, result, err
+	if empty, again, result := r.emptyNow(ctx, seen, decision); !empty {
+		return again, result, nil
 	}
 	err = r.unprotect(ctx, seen, decision)
 	if errors.Is(err, records.ErrStale) && !seen.live {
@@ -360,10 +360,7 @@ func (r *Reconciler) takeFinalizerOff(ctx context.Context, seen *view, decision 
 	}
 	way, err := r.finalizers.Remove(ctx, seen.target())
 	if err != nil {
-		if r.held.set(seen.uid, v1alpha1.ReasonUnprotectFailed) {
-			r.event(seen, decision, v1alpha1.ReasonUnprotectFailed, err.Error())
-		}
-		return err
+		return r.explainWrite(ctx, seen, decision, v1alpha1.ReasonUnprotectFailed, err)
 	}
 	metrics.Unprotects.WithLabelValues(string(way)).Inc()
 	return nil

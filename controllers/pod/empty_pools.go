@@ -4,12 +4,12 @@ package pod
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
@@ -28,9 +28,9 @@ type poolKey struct{ backend, pool string }
 
 // emptyNow says whether the pools had no entry of the pod after its termination was known. A late cache may lack the entry of a sandbox that was
 // created and terminated since. It may catch up once; otherwise again requests live reads (docs/decisions/0136).
-func (r *Reconciler) emptyNow(ctx context.Context, v *view, d release.Decision) (empty, again bool, result reconcile.Result, err error) {
+func (r *Reconciler) emptyNow(ctx context.Context, v *view, d release.Decision) (empty, again bool, result reconcile.Result) {
 	if v.live || d.Row == release.RowNeverScheduled {
-		return true, false, result, nil
+		return true, false, result
 	}
 	var pools []poolKey
 	for i := range v.record.Spec.Addresses {
@@ -41,16 +41,16 @@ func (r *Reconciler) emptyNow(ctx context.Context, v *view, d release.Decision) 
 
 // standNow says whether the pools had the entries of sandboxes that are new to the record after the pod was bound. A late cache may show entries of a
 // predecessor with the name, as if their ADD came after the pod was bound (docs/decisions/0210).
-func (r *Reconciler) standNow(ctx context.Context, v *view) (stand, again bool, result reconcile.Result, err error) {
+func (r *Reconciler) standNow(ctx context.Context, v *view) (stand, again bool, result reconcile.Result) {
 	pools := v.newPools()
 	if v.live || len(pools) == 0 {
 		r.unproven.forget(v.uid)
-		return true, false, result, nil
+		return true, false, result
 	}
-	if stand, again, result, err = r.caughtUp(ctx, &r.unproven, v, pools, false); stand {
+	if stand, again, result = r.caughtUp(ctx, &r.unproven, v, pools, false); stand {
 		r.unproven.forget(v.uid)
 	}
-	return stand, again, result, err
+	return stand, again, result
 }
 
 // newPools are the pools of the entries whose sandboxes are new to the record.
@@ -66,12 +66,14 @@ func (v *view) newPools() []poolKey {
 }
 
 // caughtUp says whether the cache, when the entries were read, had the versions that the pools have now, or had at the first such check. A pool that
-// does not exist has no entries; absent says whether the cache may show it all the same.
-func (r *Reconciler) caughtUp(ctx context.Context, behind *poolsBehind, v *view, pools []poolKey, absent bool) (current, again bool, result reconcile.Result, err error) {
+// does not exist has no entries; absent says whether the cache may show it all the same. A failed read is left to the live pass, which explains its own.
+func (r *Reconciler) caughtUp(ctx context.Context, behind *poolsBehind, v *view, pools []poolKey, absent bool) (current, again bool, result reconcile.Result) {
 	needed, waited := behind.get(v.uid)
 	if !waited {
+		var err error
 		if needed, err = r.poolsNow(ctx, pools); err != nil {
-			return false, false, result, fmt.Errorf("comparing the cache with the pools of %s: %w", v.podName(), err)
+			log.FromContext(ctx).Error(err, "The cache could not be compared with the pools; they are read live", "pod", v.podName())
+			return false, true, result
 		}
 	}
 	for _, key := range pools {
@@ -81,9 +83,9 @@ func (r *Reconciler) caughtUp(ctx context.Context, behind *poolsBehind, v *view,
 			continue
 		}
 		behind.set(v.uid, needed)
-		return false, waited, reconcile.Result{RequeueAfter: backoff.CatchUp}, nil
+		return false, waited, reconcile.Result{RequeueAfter: backoff.CatchUp}
 	}
-	return true, false, result, nil
+	return true, false, result
 }
 
 // poolsNow reads the versions of those pools that exist.

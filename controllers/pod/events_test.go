@@ -72,7 +72,7 @@ func TestAHoldIsReportedOnce(t *testing.T) {
 			{func(*world) {}, report{}},
 		}},
 		"a finalizer that cannot be removed": {finishedAfter(time.Minute), onepod.Node("node", "node-1", "m1"), []step{
-			{func(f *world) { f.FailWrites, f.Pool.Entries = "patch v1.pod", nil }, report{Events: []string{string(v1alpha1.ReasonUnprotectFailed)}}},
+			{func(f *world) { f.FailWrites, f.Pool.Entries = "patch v1.pod", nil }, once(v1alpha1.ReasonUnprotectFailed)},
 			{func(*world) {}, report{}},
 		}},
 	} {
@@ -92,5 +92,32 @@ func (f *world) delete(o client.Object) {
 	f.Helper()
 	if err := f.Truth.Delete(f.Context(), o); err != nil {
 		f.Fatal(err)
+	}
+}
+
+// TestAReadThatKeepsFailingIsReported: the facts are read one by one, and a pass that cannot read one of them before it decides has nothing else to report.
+func TestAReadThatKeepsFailingIsReported(t *testing.T) {
+	f := newWorld(t, terminatingPod(time.Minute))
+	f.FailReads = "node"
+	for i := range time.Duration(5) {
+		if err := f.after(i * time.Second); err == nil {
+			t.Error("the read did not fail")
+		}
+	}
+	if len(f.Recorder.Events) != 1 {
+		t.Fatalf("%d events, want 1", len(f.Recorder.Events))
+	}
+	if event := <-f.Recorder.Events; !strings.Contains(event, string(v1alpha1.ReasonObservationFailed)) || !strings.Contains(event, "reading node") {
+		t.Errorf("event %q", event)
+	}
+}
+
+// TestPoolsOfWhichNoVersionCanBeReadAreReadLive: else the pass would end, at each try, before anything is known of the pod.
+func TestPoolsOfWhichNoVersionCanBeReadAreReadLive(t *testing.T) {
+	f := newWorld(t, finishedAfter(time.Minute), onepod.Node("node", "node-1", "m1"))
+	read := 0
+	f.Pool.Entries, f.Pool.FailsVersions, f.Pool.OnLive = nil, errors.New("no response"), func() { read++ }
+	if err := f.after(time.Minute); err != nil || read == 0 {
+		t.Errorf("read live %d times, error %v", read, err)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,6 +37,9 @@ func (r *Reconciler) explain(ctx context.Context, v *view, d release.Decision) (
 	}
 	if later = r.unusualIn(v, d); later > 0 {
 		return later, nil
+	}
+	if contested := v.contested(); d.Reason == v1alpha1.ReasonConflict && contested != "" {
+		d.Message = contested + ": " + d.Message
 	}
 	changed := r.held.set(v.uid, d.Reason)
 	if changed {
@@ -92,7 +97,7 @@ func (r *Reconciler) explainOnPod(ctx context.Context, v *view, d release.Decisi
 
 // isTried says whether the message of a reason is an error, which may differ at each try and is written once.
 func isTried(reason v1alpha1.Reason) bool {
-	return reason == v1alpha1.ReasonObservationFailed || reason == v1alpha1.ReasonReleaseFailed
+	return reason == v1alpha1.ReasonObservationFailed || reason == v1alpha1.ReasonReleaseFailed || reason == v1alpha1.ReasonUnprotectFailed
 }
 
 // hasCondition says whether the pod's condition needs no write.
@@ -114,7 +119,7 @@ func (r *Reconciler) explainOnRecord(ctx context.Context, v *view, d release.Dec
 	switch {
 	case d.Reason == v1alpha1.ReasonConflict || v.supersededAny():
 		state = v1alpha1.StateConflict
-	case d.Reason == v1alpha1.ReasonReleaseFailed:
+	case d.Reason == v1alpha1.ReasonReleaseFailed, d.Reason == v1alpha1.ReasonUnprotectFailed:
 		state = v1alpha1.StateReleasing
 	}
 	message := d.Message
@@ -137,10 +142,11 @@ func (r *Reconciler) keep(ctx context.Context, v *view) error {
 	case v.record == nil:
 		return nil
 	case conflict:
+		message := v.contested() + ": a pool has it for another pod UID; neither is released until one of them is proven gone; kubectl holdfast who ADDRESS shows both"
 		if r.held.set(v.uid, v1alpha1.ReasonConflict) {
-			r.event(v, release.Decision{Action: release.Keep}, v1alpha1.ReasonConflict, conflictMessage)
+			r.event(v, release.Decision{Action: release.Keep}, v1alpha1.ReasonConflict, message)
 		}
-		return r.setRecordState(ctx, v, v1alpha1.StateConflict, metav1.ConditionFalse, v1alpha1.ReasonConflict, conflictMessage)
+		return r.setRecordState(ctx, v, v1alpha1.StateConflict, metav1.ConditionFalse, v1alpha1.ReasonConflict, message)
 	case v.record.Status.State.IsInUse():
 		return nil
 	}
@@ -149,8 +155,6 @@ func (r *Reconciler) keep(ctx context.Context, v *view) error {
 	}
 	return r.setRecordState(ctx, v, v1alpha1.StateInUse, metav1.ConditionFalse, v1alpha1.ReasonPodInUse, "the pod uses its addresses")
 }
-
-const conflictMessage = "a pool has an address of this pod for another pod UID: neither is released until one of them is proven gone"
 
 func (r *Reconciler) setRecordState(ctx context.Context, v *view, state v1alpha1.AllocationState, status metav1.ConditionStatus,
 	reason v1alpha1.Reason, message string) error {
@@ -170,22 +174,24 @@ func (r *Reconciler) setRecordState(ctx context.Context, v *view, state v1alpha1
 	return nil
 }
 
-func (v *view) supersededAny() bool {
-	for i := range v.held {
-		if held := &v.held[i]; held.Superseded && !held.Removed && !held.Followed {
-			return true
-		}
-	}
-	return false
-}
+func (v *view) supersededAny() bool { return slices.ContainsFunc(v.held, isSuperseded) }
 
-func (v *view) conflictAny() bool {
+func isSuperseded(held facts.Held) bool { return held.Superseded && !held.Removed && !held.Followed }
+
+func (v *view) conflictAny() bool { return slices.ContainsFunc(v.held, isConflict) }
+
+func isConflict(held facts.Held) bool { return held.Conflict && !held.Quiet }
+
+// contested names the addresses that are in a conflict.
+func (v *view) contested() string {
+	var addresses []string
 	for i := range v.held {
-		if v.held[i].Conflict && !v.held[i].Quiet {
-			return true
+		if held := v.held[i]; isSuperseded(held) || held.Conflict {
+			addresses = append(addresses, fmt.Sprintf("%s in pool %s", held.IP, held.Pool))
 		}
 	}
-	return false
+	slices.Sort(addresses)
+	return strings.Join(slices.Compact(addresses), ", ")
 }
 
 // warnings are the reasons of events of type Warning.

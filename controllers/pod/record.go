@@ -241,16 +241,18 @@ func (r *Reconciler) writeRecord(ctx context.Context, v *view, record *v1alpha1.
 	return nil
 }
 
-// awaitsRecord says whether the cache has yet to show the record that this process has just created. The event of the record queues the pod again; to
-// create it once more would only cost a pass of live reads.
-func (r *Reconciler) awaitsRecord(v *view) bool {
+// awaitsRecord is how long at most the cache may take to show the record that this process has just created; zero where nothing is awaited. The event of
+// the record queues the pod again: to create it once more would only cost a pass of live reads.
+func (r *Reconciler) awaitsRecord(v *view) time.Duration {
 	if v.live {
-		return false
+		return 0
 	}
 	at, isNew := r.created.Load(v.uid)
-	if isNew && v.record == nil && r.clock.Since(at.(time.Time)).Abs() < backoff.EventOverdue {
-		return true
+	if isNew && v.record == nil {
+		if since := r.clock.Since(at.(time.Time)).Abs(); since < backoff.EventOverdue {
+			return backoff.EventOverdue - since
+		}
 	}
 	r.created.Delete(v.uid)
-	return false
+	return 0
 }

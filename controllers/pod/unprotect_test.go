@@ -7,13 +7,17 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/protection"
+	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
 // countingReader counts the calls that would go to the API server.
@@ -57,5 +61,32 @@ func TestThePodsAnnotationBoundsTheReadsOfDefinitions(t *testing.T) {
 				t.Errorf("a network is unknown: %t, want %t", unknown, tc.unknown)
 			}
 		})
+	}
+}
+
+// TestAFinalizerThatIsPutBackIsReported: another webhook puts the finalizer back in each patch that removes it, which the API server accepts.
+func TestAFinalizerThatIsPutBackIsReported(t *testing.T) {
+	f := newWorld(t, finishedAfter(time.Minute), onepod.Node("node", "node-1", "m1"))
+	f.Pool.Entries = nil
+	putsBack := func(o client.Object) error {
+		o.SetFinalizers([]string{v1alpha1.Finalizer})
+		return nil
+	}
+	tries := 0
+	f.r.finalizers.Writer = interceptor.NewClient(f.Truth, interceptor.Funcs{
+		Patch: func(_ context.Context, _ client.WithWatch, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
+			tries++
+			return putsBack(o)
+		},
+		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+			return putsBack(o)
+		}})
+	for i := range 2 {
+		if err := f.after(time.Duration(i+1) * time.Minute); err == nil || !strings.Contains(err.Error(), "puts it back") {
+			t.Errorf("try %d: %v", i, err)
+		}
+	}
+	if event := <-f.Recorder.Events; tries != 2 || !strings.Contains(event, string(v1alpha1.ReasonUnprotectFailed)) {
+		t.Errorf("%d tries, event %q", tries, event)
 	}
 }

@@ -34,6 +34,7 @@ var cases = map[string]struct{ fires, quiet string }{
 		`holdfast_unsafe_releases_total{decision="warned"} 0+1x130` + also + `holdfast_unsafe_releases_total{decision="allowed"} 0+1x130`},
 	"HoldfastConflict":          {`holdfast_conflicts{pod="a"} 2+0x130` + also + `holdfast_conflicts{pod="b"} 0+0x130`, `holdfast_conflicts 0+0x130`},
 	"HoldfastReleaseFailing":    {`holdfast_release_failures_total{backend="whereabouts"} 0+1x130`, `holdfast_release_failures_total{backend="whereabouts"} 9+0x130`},
+	"HoldfastUnprotectFailing":  {`holdfast_held_pods{reason="UnprotectFailed"} 1+0x130`, `holdfast_held_pods{reason="UnprotectFailed"} 0+0x130` + also + `holdfast_held_pods{reason="NodeUnreachable"} 1+0x130`},
 	"HoldfastOrphansStanding":   {`holdfast_orphans 3+0x130`, `holdfast_orphans 0+0x130`},
 	"HoldfastIPAMInconsistent":  {`holdfast_ipam_inconsistencies{kind="SliceMoved"} 1+0x130`, `holdfast_ipam_inconsistencies{kind="SliceMoved"} 0+0x130`},
 	"HoldfastRepairFailing":     {`holdfast_ipam_repairs_total{result="Failed"} 0+1x130`, `holdfast_ipam_repairs_total{result="Repaired"} 0+1x130`},

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -97,7 +98,7 @@ func (c Client) apply(ctx context.Context, pod Pod, what string, metadata map[st
 	if gone, readErr := c.gone(ctx, pod, err); gone || readErr != nil {
 		return WayGone, readErr
 	}
-	if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !apierrors.IsInternalError(err) && !apierrors.IsBadRequest(err) {
+	if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !apierrors.IsInternalError(err) && !apierrors.IsBadRequest(err) && !errors.Is(err, errPutBack) {
 		return "", fmt.Errorf("%s %s: %w", what, pod, err)
 	}
 	statusErr := c.patch(ctx, pod, patch, "status")
@@ -141,10 +142,17 @@ func (c Client) patch(ctx context.Context, pod Pod, body map[string]any, subreso
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	raw, owner := client.RawPatch(types.StrategicMergePatchType, data), client.FieldOwner(cmp.Or(c.FieldManager, FieldManager))
 	if len(subresource) > 0 {
-		return c.Writer.SubResource(subresource[0]).Patch(ctx, target, raw, owner)
+		err = c.Writer.SubResource(subresource[0]).Patch(ctx, target, raw, owner)
+	} else {
+		err = c.Writer.Patch(ctx, target, raw, owner)
 	}
-	return c.Writer.Patch(ctx, target, raw, owner)
+	if _, takesOff := body["metadata"].(map[string]any)[deleteFinalizer]; err == nil && takesOff && controllerutil.ContainsFinalizer(target, v1alpha1.Finalizer) {
+		return errPutBack
+	}
+	return err
 }
+
+var errPutBack = errors.New("the API server accepted the patch, and the finalizer is still there: another webhook puts it back")
 
 // gone reports, by a live read, whether there is nothing left to remove after a failed patch.
 func (c Client) gone(ctx context.Context, pod Pod, patchErr error) (bool, error) {

@@ -287,8 +287,8 @@ type pool struct {
 	Tombstoned []ipam.Request
 	// Refuses makes every tombstone fail.
 	Refuses bool
-	// FailsRelease makes every release fail with it.
-	FailsRelease error
+	// FailsRelease makes every release fail with it, and FailsVersions every read of versions.
+	FailsRelease, FailsVersions error
 }
 
 func (p *pool) Name() string                                 { return "whereabouts" }
@@ -317,7 +317,7 @@ func (p *pool) Live(context.Context, ipam.Query) (ipam.Snapshot, error) {
 }
 
 func (p *pool) Versions(context.Context, []string) (map[string]string, error) {
-	return map[string]string{"kube-system/pool": cmp.Or(p.Version, "100")}, nil
+	return map[string]string{"kube-system/pool": cmp.Or(p.Version, "100")}, p.FailsVersions
 }
 
 func (p *pool) All() ipam.Snapshot {
