@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
@@ -449,7 +450,25 @@ func TestTheReasonOfTheManagerIsCompared(t *testing.T) {
 		t.Errorf("said %q since %v", got.LastReason, got.ReasonSince)
 	}
 	f.Record.Status.Conditions[0].Reason = string(v1alpha1.ReasonKubeletNotFinished)
-	if got := Explain(f, now); got.LastReason != string(v1alpha1.ReasonKubeletNotFinished) || got.ReasonSince != nil || !strings.Contains(strings.Join(got.Notes, ""), "The manager said KubeletNotFinished last") {
+	if got := Explain(f, now); got.LastReason != string(v1alpha1.ReasonKubeletNotFinished) || got.ReasonSince != nil || !strings.Contains(strings.Join(got.Notes, ""), "another reason last, KubeletNotFinished") {
 		t.Errorf("said %q since %v, notes %q", got.LastReason, got.ReasonSince, got.Notes)
+	}
+}
+
+// TestWhatTheManagerFailedAtIsShown: by its own reads the command would report that nothing more is needed.
+func TestWhatTheManagerFailedAtIsShown(t *testing.T) {
+	for _, reason := range []v1alpha1.Reason{v1alpha1.ReasonReleaseFailed, v1alpha1.ReasonUnprotectFailed, v1alpha1.ReasonObservationFailed} {
+		f := heldFacts()
+		queried(f, v1alpha1.VerdictReadyForRelease, 3)
+		f.Record.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ReleasedCondition, Status: metav1.ConditionFalse, Reason: string(reason), Message: "the webhook w refuses it", LastTransitionTime: before(time.Hour)}}
+		got := Explain(f, now)
+		var shown strings.Builder
+		if err := inspect.Write(&shown, got.Tables(now), false); err != nil {
+			t.Fatal(err)
+		}
+		checkEnds(t, got.Ends, []string{"what the manager reports is put right"})
+		if want := string(reason) + ": the webhook w refuses it"; !strings.Contains(shown.String(), want) || strings.Contains(shown.String(), "does not run") {
+			t.Errorf("%q is not shown:\n%s", want, shown.String())
+		}
 	}
 }

@@ -37,9 +37,10 @@ type Explanation struct {
 	Decision Decision `json:"decision"`
 	// Held: an address or the object waits for something.
 	Held bool `json:"held"`
-	// ReasonSince is since when the conditions have that reason; absent if they have not. LastReason is theirs if it is another one.
+	// ReasonSince is since when the conditions have that reason; absent if they have not. LastReason is theirs if it is another one, with its message.
 	ReasonSince *metav1.Time `json:"reasonSince,omitempty"`
 	LastReason  string       `json:"lastReason,omitempty"`
+	LastMessage string       `json:"lastMessage,omitempty"`
 
 	Addresses []Address       `json:"addresses,omitempty"`
 	Ends      []End           `json:"ends,omitempty"`
@@ -125,11 +126,14 @@ func Explain(f *Facts, now time.Time) *Explanation {
 	d := release.Decide(o, now)
 	e.Decision = decisionOf(d)
 	e.Held = f.holds(e.Guarded, o) && d.Row != release.RowPodInUse
-	e.LastReason, e.ReasonSince = f.reported(d.Reason)
+	e.LastReason, e.LastMessage, e.ReasonSince = f.reported(d.Reason)
 	for i := range entries.held {
 		e.Addresses = append(e.Addresses, f.address(&entries.held[i], o, now))
 	}
-	if e.Held {
+	switch {
+	case e.Held && e.failed():
+		e.Ends = []End{{What: "what the manager reports is put right: it tries again by itself", Then: then(d)}}
+	case e.Held:
 		e.Ends = ends(o, now)
 	}
 	if f.Unserved.Records {
@@ -141,6 +145,12 @@ func Explain(f *Facts, now time.Time) *Explanation {
 		e.Notes = append(e.Notes, about)
 	}
 	return e
+}
+
+// failed says whether the manager failed at what would end the wait.
+func (e *Explanation) failed() bool {
+	tried := []v1alpha1.Reason{v1alpha1.ReasonReleaseFailed, v1alpha1.ReasonUnprotectFailed, v1alpha1.ReasonObservationFailed}
+	return (e.Decision.Action == release.Release || e.Decision.Action == release.Unprotect) && slices.Contains(tried, v1alpha1.Reason(e.LastReason))
 }
 
 // notInstalled: no manager releases anything. What is left is the finalizer, on a pod that has it.
@@ -172,8 +182,8 @@ func (f *Facts) state() string {
 	return StateRunning
 }
 
-// reported is what the conditions of the record, or else of the pod, have: their reason if it is another one, and since when they have this one.
-func (f *Facts) reported(reason v1alpha1.Reason) (other string, since *metav1.Time) {
+// reported is what the conditions of the record, or else of the pod, have: their reason and message if it is another one, and since when they have this one.
+func (f *Facts) reported(reason v1alpha1.Reason) (other, message string, since *metav1.Time) {
 	var conditions []metav1.Condition
 	if f.Record != nil {
 		if c := meta.FindStatusCondition(f.Record.Status.Conditions, v1alpha1.ReleasedCondition); c != nil {
@@ -183,16 +193,16 @@ func (f *Facts) reported(reason v1alpha1.Reason) (other string, since *metav1.Ti
 	if pod := f.pod(); pod != nil {
 		for i := range pod.Status.Conditions {
 			if c := &pod.Status.Conditions[i]; c.Type == v1alpha1.IPsReleasedCondition {
-				conditions = append(conditions, metav1.Condition{Reason: c.Reason, LastTransitionTime: c.LastTransitionTime})
+				conditions = append(conditions, metav1.Condition{Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime})
 			}
 		}
 	}
 	for i := range conditions {
-		if other = conditions[i].Reason; other == string(reason) {
-			return "", &conditions[i].LastTransitionTime
+		if other, message = conditions[i].Reason, conditions[i].Message; other == string(reason) {
+			return "", "", &conditions[i].LastTransitionTime
 		}
 	}
-	return other, nil
+	return other, message, nil
 }
 
 // address asks the table about one entry's sandbox alone.

@@ -32,8 +32,9 @@ func (f *Facts) notes(e *Explanation, d release.Decision) []string {
 	case e.State == StateGone && f.SameName != nil:
 		note("The name belongs to another pod now, UID %s; it is not this one.", f.SameName.UID)
 	}
-	if e.LastReason != "" && e.Held {
-		note("The manager said %s last; these facts say %s. It is behind by a moment, counts a delay again since it started, or does not run: see kubectl holdfast doctor.", e.LastReason, d.Reason)
+	if e.LastReason != "" && e.Held && !e.failed() {
+		note("The manager reported another reason last, %s: %s. It is behind by a moment, counts a delay again since it started, or does not run. If this lasts, see kubectl holdfast doctor.",
+			e.LastReason, e.LastMessage)
 	}
 	if pod := f.pod(); pod != nil && pod.DeletionTimestamp != nil && facts.Ending(f.podFact(), f.Record) == release.EndingCompleted {
 		note("A manager that observed the deletion before the termination accepts the kubelet's report and releases earlier; the pod object alone does not show this.")
@@ -86,7 +87,11 @@ func (e *Explanation) summary(now time.Time) inspect.Table {
 	case e.Held:
 		// How long the deletion waits, or how long the manager has reported the reason.
 		since := inspect.Age(cmp.Or(e.Since, e.ReasonSince), now)
-		t.Line("%s  %s: %s", strings.TrimSpace("HELD "+since), e.Decision.Reason, e.Decision.Message)
+		reason, message := string(e.Decision.Reason), e.Decision.Message
+		if e.failed() {
+			reason, message = e.LastReason, e.LastMessage
+		}
+		t.Line("%s  %s: %s", strings.TrimSpace("HELD "+since), reason, message)
 	case e.NotInstalled:
 		t.Line("NOT HELD  Holdfast is not installed. The rest is what its manager would go by.")
 	case e.Decision.Reason == v1alpha1.ReasonPodInUse:
