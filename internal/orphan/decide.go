@@ -99,7 +99,7 @@ func unqueried(f *Facts) (Decision, bool) {
 	case f.Evidence != release.EvidenceAgent:
 		return wait(RowNotQueried, v1alpha1.ReasonOwnerUnknown, 0,
 			"no pod UID can be shown to own these addresses, and without agents no node is queried: they are held. Find out which pod's sandbox it is (kubectl holdfast who ADDRESS); "+
-				"once no machine runs it, release it by hand: kubectl holdfast release ADDRESS --as-manager. With evidence Agent every node would be queried"), true
+				"once no machine runs it, release it by hand: kubectl holdfast release ADDRESS --as-manager --reason TEXT. With evidence Agent every node would be queried"), true
 	}
 	return Decision{}, false
 }
@@ -108,10 +108,10 @@ func unqueried(f *Facts) (Decision, bool) {
 func decideOtherKind(owner ownership.Kind) Decision {
 	if owner == ownership.KindResourceClaim {
 		return wait(RowNotQueried, v1alpha1.ReasonOwnedByResourceClaim, 0, "a ResourceClaim owns these addresses, and its driver releases them: they are held. Nothing to do while the claim "+
-			"exists (kubectl holdfast who ADDRESS); if the claim is gone and the entry stays, release it by hand: kubectl holdfast release ADDRESS --as-manager")
+			"exists (kubectl holdfast who ADDRESS); if the claim is gone and the entry stays, release it by hand: kubectl holdfast release ADDRESS --as-manager --reason TEXT")
 	}
 	return wait(RowNotQueried, v1alpha1.ReasonOwnerKindUnknown, 0, "no container runtime uses IDs of this form, so Holdfast does not know what owns these addresses: they are "+
-		"held, and no node is queried. Find out what wrote the entry (kubectl holdfast who ADDRESS); once its owner is gone, release it by hand: kubectl holdfast release ADDRESS --as-manager")
+		"held, and no node is queried. Find out what wrote the entry (kubectl holdfast who ADDRESS); once its owner is gone, release it by hand: kubectl holdfast release ADDRESS --as-manager --reason TEXT")
 }
 
 // decideAddressed is row ClaimedByNode: a claimed sandbox is judged like that of a deleted pod, by the same table.
@@ -155,7 +155,7 @@ func chooseClaim(claims []Claim) (chosen *Claim, d Decision, held bool) {
 		return nil, wait(RowConflictingClaims, v1alpha1.ReasonClaimedTwice, 0, "%d nodes report that they have, or had, this sandbox or another one of its pod, and no two can have it: the addresses are held", len(claims)), true
 	case chosen != nil && chosen.NodeName == "":
 		return nil, wait(RowConflictingClaims, v1alpha1.ReasonClaimantUnknown, 0, "Node UID %s reported that it has, or had, this sandbox, but no object names its machine any more: "+
-			"the addresses are held; release them by hand once you know that it is gone: kubectl holdfast release ADDRESS --as-manager", chosen.NodeUID), true
+			"the addresses are held; release them by hand once you know that it is gone: kubectl holdfast release ADDRESS --as-manager --reason TEXT", chosen.NodeUID), true
 	}
 	return chosen, Decision{}, false
 }

@@ -72,7 +72,7 @@ func relate(o Observation, s *Sandbox, now time.Time) (Relation, Decision, bool)
 	if !s.Machine.IsKnown() {
 		return 0, wait(RowMachineUnknown, v1alpha1.ReasonMachineUnknown, 0,
 			"which machine ran sandbox %s is not recorded (%s), and its present Node may be of another machine; once no machine runs it any more, release its address by hand: "+
-				"kubectl holdfast release ADDRESS --as-manager --force",
+				"kubectl holdfast release ADDRESS --as-manager --reason TEXT",
 			s.ID, s.Machine.Why()), true
 	}
 	relation := Compare(s.Machine.Get(), o.Node.Get().Machine)
@@ -94,11 +94,11 @@ func judgeResembling(o Observation, s *Sandbox, now time.Time) (Decision, bool) 
 	case o.Twin != "":
 		return wait(RowPossibleClone, v1alpha1.ReasonMachineUnknown, o.Settings.NodeGoneDelay,
 			"%s, as node %s has them too: sandbox %s may be alive; give each machine IDs of its own, and, once no machine runs the sandbox, release its address by hand: "+
-				"kubectl holdfast release ADDRESS --as-manager --force", what, o.Twin, s.ID), true
+				"kubectl holdfast release ADDRESS --as-manager --force --reason TEXT", what, o.Twin, s.ID), true
 	case o.Settings.HoldGoneNodes:
 		return wait(RowPossibleClone, v1alpha1.ReasonNodeReplaced, 0,
 			"%s; sandbox %s is held, because the configuration does not take a deleted Node object for proof (delays.nodeGoneAction: Hold); once no machine runs it, "+
-				"release its address by hand: kubectl holdfast release ADDRESS --as-manager --force", what, s.ID), true
+				"release its address by hand: kubectl holdfast release ADDRESS --as-manager --reason TEXT", what, s.ID), true
 	}
 	return wait(RowPossibleClone, v1alpha1.ReasonNodeReplaced, left, "%s; sandbox %s is held until that Node object is %s old", what, s.ID, o.Settings.NodeGoneDelay), left > 0
 }
@@ -110,7 +110,7 @@ func judgeGone(o Observation, s *Sandbox, row Row, reason v1alpha1.Reason, what 
 	case alive:
 		return wait(row, v1alpha1.ReasonSandboxRunning, 0,
 			"%s, but the last report of the agent of its machine was that sandbox %s is not gone (%s); bring the machine back, or, once it is off, "+
-				"release the address by hand: kubectl holdfast release ADDRESS --as-manager --force", what, s.ID, report.Reason)
+				"release the address by hand: kubectl holdfast release ADDRESS --as-manager --force --reason TEXT", what, s.ID, report.Reason)
 	case row == RowNodeReplaced && disputed(o, s):
 		return wait(row, reason, 0,
 			"the Node object, which is still the one that was recorded, shows another machine than it did, and accounts other than the node's own may have written that, "+
