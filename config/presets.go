@@ -18,6 +18,38 @@ var presets embed.FS
 //go:embed crd/bases/holdfast.dev_noderesourcepolicies.yaml
 var NodeResourcePolicies []byte
 
+// ManagerRoles and AgentRoles are the YAML of the roles of the two accounts.
+//
+//go:embed rbac/role.yaml
+var ManagerRoles []byte
+
+//go:embed agent/role.yaml
+var AgentRoles []byte
+
+// ManagerNamespace is the manager's in the manifests; an installation may have another one.
+const ManagerNamespace = "holdfast-system"
+
+//go:embed crd/bases
+var definitions embed.FS
+
+// Definitions are the YAML of each CustomResourceDefinition.
+func Definitions() ([][]byte, error) {
+	const folder = "crd/bases"
+	files, err := definitions.ReadDir(folder)
+	if err != nil {
+		return nil, err
+	}
+	var all [][]byte
+	for _, file := range files {
+		content, err := definitions.ReadFile(folder + "/" + file.Name())
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, content)
+	}
+	return all, nil
+}
+
 // Preset is the YAML of the NodeResourcePolicy of that name, with a ClusterRole that is not the manager's to apply.
 func Preset(name string) ([]byte, error) {
 	content, err := presets.ReadFile(presetsFolder + name + ".yaml")

@@ -19,11 +19,11 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	manifests "github.com/holdfast-dev/holdfast/config"
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/inspect/auditlog"
 	"github.com/holdfast-dev/holdfast/internal/inspect/collect"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
-	"github.com/holdfast-dev/holdfast/internal/uninstall"
 )
 
 // options are those of all commands.
@@ -63,7 +63,7 @@ with release, unhold and uninstall.
 	root.SetOut(out)
 	root.SetErr(errOut)
 	o.flags.AddFlags(root.PersistentFlags())
-	root.PersistentFlags().StringVar(&o.manager, "manager-namespace", uninstall.DefaultNamespace, "`namespace` of Holdfast's manager")
+	root.PersistentFlags().StringVar(&o.manager, "manager-namespace", manifests.ManagerNamespace, "`namespace` of Holdfast's manager")
 	root.AddCommand(newVersionCommand(), o.newExplainCommand(), o.newListCommand(), o.newWhoCommand(), o.newHistoryCommand(), o.newAuditCommand(),
 		o.newReleaseCommand(), o.newUnholdCommand(), o.newDoctorCommand(), o.newUninstallCommand())
 	addCompletion(root)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/cmd/internal/program"
 	"github.com/holdfast-dev/holdfast/cmd/internal/removal"
-	"github.com/holdfast-dev/holdfast/internal/uninstall"
+	"github.com/holdfast-dev/holdfast/config"
 )
 
 const uninstallDescription = `Uninstall takes Holdfast out of a cluster, and proves that no pod is left with its finalizer.
@@ -64,7 +64,7 @@ func newUninstallCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	o.Add(flags)
-	flags.StringVar(&o.Namespace, "namespace", uninstall.DefaultNamespace, "`namespace` of the manager")
+	flags.StringVar(&o.Namespace, "namespace", config.ManagerNamespace, "`namespace` of the manager")
 	flags.BoolVar(&o.LeaveObjects, "leave-objects", false, "stop once it is proven, and leave every other object, the definitions too, to its owner (Helm)")
 	program.AddKubeconfigFlag(flags, &kubeconfig)
 	return cmd

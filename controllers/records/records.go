@@ -54,10 +54,11 @@ func AddressOf(entry *ipam.Entry, observed metav1.Time) v1alpha1.AddressRecord {
 func Put(ctx context.Context, c client.Client, record *v1alpha1.IPAllocation) error {
 	record.Spec.IPs = ipsOf(record)
 	var err error
+	strict := client.FieldValidation(metav1.FieldValidationStrict) // an older CustomResourceDefinition would drop what a later proof needs
 	if record.ResourceVersion == "" {
-		err = c.Create(ctx, record, client.FieldOwner(finalizer.FieldManager))
+		err = c.Create(ctx, record, client.FieldOwner(finalizer.FieldManager), strict)
 	} else {
-		err = c.Update(ctx, record, client.FieldOwner(finalizer.FieldManager))
+		err = c.Update(ctx, record, client.FieldOwner(finalizer.FieldManager), strict)
 	}
 	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) {
 		return fmt.Errorf("writing the record %s (%w): %w", record.Name, ErrStale, err)

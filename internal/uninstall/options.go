@@ -24,12 +24,11 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-dev/holdfast/config"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 )
 
 const (
-	// DefaultNamespace is where config/default puts Holdfast.
-	DefaultNamespace = "holdfast-system"
 	// DefaultPassInterval is the time between the two reads that prove it. Each API server applies a deleted webhook or policy for some seconds
 	// more; the second read finds a pod that was protected by then.
 	DefaultPassInterval = 30 * time.Second
@@ -68,7 +67,7 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	o.Namespace = cmp.Or(o.Namespace, DefaultNamespace)
+	o.Namespace = cmp.Or(o.Namespace, config.ManagerNamespace)
 	o.PassInterval = cmp.Or(o.PassInterval, DefaultPassInterval)
 	o.StopTimeout = cmp.Or(o.StopTimeout, DefaultStopTimeout)
 	o.GoneTimeout = cmp.Or(o.GoneTimeout, DefaultGoneTimeout)

@@ -26,6 +26,7 @@ import (
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/cmd/internal/program"
+	manifests "github.com/holdfast-dev/holdfast/config"
 	"github.com/holdfast-dev/holdfast/controllers/kept"
 	"github.com/holdfast-dev/holdfast/controllers/node"
 	"github.com/holdfast-dev/holdfast/controllers/noderesource"
@@ -36,8 +37,6 @@ import (
 const (
 	// Name is the name of the ServiceAccount, the Lease and the user agent.
 	Name = "holdfast-manager"
-	// DefaultNamespace is where the installation puts the manager.
-	DefaultNamespace = "holdfast-system"
 
 	// stopTimeout is what requests and reconciles in flight get to end. The manifest's terminationGracePeriodSeconds
 	// is longer than preStop, DrainPeriod and this together.
@@ -87,7 +86,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	if o.Namespace == "" {
-		o.Namespace = DefaultNamespace
+		o.Namespace = manifests.ManagerNamespace
 	}
 	if o.User == "" {
 		o.User = "system:serviceaccount:" + o.Namespace + ":" + Name

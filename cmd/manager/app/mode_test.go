@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
+	manifests "github.com/holdfast-dev/holdfast/config"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
@@ -19,7 +20,7 @@ import (
 
 // inMode are the options of a manager that runs in a mode, and what its clients are made of.
 func inMode(mode configv1alpha1.Mode) (Options, *rest.Config) {
-	o, restConfig := Options{Log: logr.Discard(), Namespace: DefaultNamespace}, &rest.Config{}
+	o, restConfig := Options{Log: logr.Discard(), Namespace: manifests.ManagerNamespace}, &rest.Config{}
 	enterMode(mode, restConfig, &o)
 	return o, restConfig
 }

@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,6 +41,7 @@ func (c *Cluster) Doctor(ctx context.Context, plugin, namespace string) (*doctor
 		return nil, fmt.Errorf("the API server does not respond, so that nothing can be checked: %s", f.APIServer.Why())
 	}
 	c.installation(ctx, f)
+	f.Older = release.FactOf(c.olderDefinitions(ctx))
 	f.Webhooks = release.FactOf(c.webhooks(ctx))
 	f.AdmissionPolicies = release.FactOf(c.admissionPolicies(ctx))
 	f.MutatingPoliciesServed = release.FactOf(c.servesMutatingPolicies(ctx))
@@ -130,77 +129,6 @@ func (c *Cluster) ipam(ctx context.Context, f *doctor.Facts) {
 			f.DaemonSets[name] = orAbsent(read[appsv1.DaemonSet](ctx, c, client.ObjectKey(ref), "daemonsets.apps"))
 		}
 	}
-}
-
-type need struct{ verbs, group, resource, subresource, namespace string }
-
-// neededRights are what the accounts cannot work without (config/rbac/role.yaml, config/agent/role.yaml).
-var neededRights = []need{
-	{"get list watch patch", "", "pods", "", ""},
-	{"patch", "", "pods", "status", ""},
-	{"get list watch", "", "nodes", "", ""},
-	{"get list watch create update delete", "holdfast.dev", "ipallocations", "", ""},
-	{"patch update", "holdfast.dev", "ipallocations", "status", ""},
-	{"get list watch create update delete", "holdfast.dev", "guardednodes", "", ""},
-	{"get list watch create update", "holdfast.dev", "allnodesqueries", "", ""},
-	{"get list watch patch", "whereabouts.cni.cncf.io", "ippools", "", ""},
-	{"get list watch create patch delete", "whereabouts.cni.cncf.io", "overlappingrangeipreservations", "", ""},
-	{"get list patch", "whereabouts.cni.cncf.io", "nodeslicepools", "", ""},
-	{"get list watch", "k8s.cni.cncf.io", "network-attachment-definitions", "", ""},
-	{"create patch", "events.k8s.io", "events", "", ""},
-	{"get", "coordination.k8s.io", "leases", "", corev1.NamespaceNodeLease},
-	{"create", "coordination.k8s.io", "leases", "", "manager"},
-}
-
-var neededByAgents = []need{
-	{"get", "", "nodes", "", ""},
-	{"list watch", "holdfast.dev", "allnodesqueries", "", ""},
-	{"get list watch", "holdfast.dev", "guardednodes", "", ""},
-	{"update", "holdfast.dev", "guardednodes", "status", ""},
-}
-
-// rights asks the API server whether the accounts have what they need.
-func (c *Cluster) rights(ctx context.Context, f *doctor.Facts) error {
-	err := c.rightsOf(ctx, f, c.Namespace, managerName, neededRights)
-	if err == nil && f.Agents.IsKnown() {
-		err = c.rightsOf(ctx, f, agentName, agentName, neededByAgents)
-	}
-	return err
-}
-
-func (c *Cluster) rightsOf(ctx context.Context, f *doctor.Facts, namespace, account string, needed []need) error {
-	for _, r := range needed {
-		for verb := range strings.FieldsSeq(r.verbs) {
-			attributes := &authorizationv1.ResourceAttributes{Verb: verb, Group: r.group, Resource: r.resource, Subresource: r.subresource, Namespace: r.namespace}
-			if r.namespace == "manager" {
-				attributes.Namespace = c.Namespace
-			}
-			right, err := c.review(ctx, namespace, account, attributes)
-			if err != nil {
-				return err
-			}
-			f.Rights = append(f.Rights, right)
-		}
-	}
-	return nil
-}
-
-func (c *Cluster) review(ctx context.Context, namespace, account string, attributes *authorizationv1.ResourceAttributes) (doctor.Right, error) {
-	user := "system:serviceaccount:" + namespace + ":" + account
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user,
-		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}, ResourceAttributes: attributes}}
-	if err := c.Client.Create(ctx, review); err != nil {
-		return doctor.Right{}, readError(err, "create", "subjectaccessreviews.authorization.k8s.io", cluster)
-	}
-	resource := attributes.Resource
-	if attributes.Group != "" {
-		resource += "." + attributes.Group
-	}
-	if attributes.Subresource != "" {
-		resource += "/" + attributes.Subresource
-	}
-	c.Progress("asking for the rights of %s", user)
-	return doctor.Right{Account: user, Verb: attributes.Verb, Resource: resource, Namespace: attributes.Namespace, Allowed: review.Status.Allowed}, nil
 }
 
 // errNotProtected is why a dry run proves nothing.

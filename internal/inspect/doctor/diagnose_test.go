@@ -93,7 +93,7 @@ func wellInstalled(t *testing.T) *Facts {
 		Rights: []Right{{Account: "m", Verb: "get", Resource: "pods", Allowed: true}}, Records: release.Known([]v1alpha1.IPAllocation{}), GuardedNodes: release.Known([]v1alpha1.GuardedNode{}),
 		Events: release.Known([]inspect.Event{}), DaemonSets: map[string]release.Fact[*appsv1.DaemonSet]{"kube-system/whereabouts": release.Known(&appsv1.DaemonSet{})},
 		Policies: release.Known([]v1alpha1.NodeResourcePolicy{}), PoolsServed: release.Known(true), SlicePoolsServed: release.Known(true),
-		MutatingPoliciesServed: release.Known(true),
+		MutatingPoliciesServed: release.Known(true), Older: release.Known([]string(nil)),
 	}
 }
 
@@ -163,6 +163,8 @@ func TestDiagnose(t *testing.T) {
 	}{
 		"no definition of ours": {func(_ *testing.T, f *Facts) { f.Unserved.Records, f.Unserved.Policies = true, true }, "definitions", Fail,
 			"Holdfast is not installed: the API server serves no ipallocations.holdfast.dev and no noderesourcepolicies.holdfast.dev"},
+		"a definition of an earlier version": {func(_ *testing.T, f *Facts) { f.Older = release.Known([]string{"ipallocations.spec.disownedBy"}) }, "definitions", Fail,
+			"the CustomResourceDefinitions are older than this plugin, and lack ipallocations.spec.disownedBy"},
 		"one definition of two": {func(_ *testing.T, f *Facts) { f.Unserved.Policies = true }, "definitions", Fail,
 			"Holdfast is installed in part: the API server serves no noderesourcepolicies.holdfast.dev"},
 		"an admission policy is missing": {func(_ *testing.T, f *Facts) {

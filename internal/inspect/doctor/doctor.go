@@ -64,6 +64,8 @@ type Facts struct {
 	AdmissionPolicies release.Fact[AdmissionPolicies]
 	// Policies are the NodeResourcePolicies.
 	Policies release.Fact[[]v1alpha1.NodeResourcePolicy]
+	// Older are the fields of this version that the CustomResourceDefinitions of the cluster lack.
+	Older release.Fact[[]string]
 	// Unserved are types of ours that the API server does not serve.
 	Unserved inspect.Unserved
 	// These are whether the API server serves IPPools, NodeSlicePools and MutatingAdmissionPolicy v1.

@@ -23,7 +23,7 @@ func isPodReady(pod *corev1.Pod) bool {
 	})
 }
 
-// definitions: the API server serves the types of Holdfast. If it does, that is not worth a line.
+// definitions: the API server serves the types of Holdfast, with each field of this version. If it does, that is not worth a line.
 func definitions(d *Diagnosis, f *Facts, _ time.Time) {
 	var missing []string
 	if f.Unserved.Records {
@@ -35,6 +35,10 @@ func definitions(d *Diagnosis, f *Facts, _ time.Time) {
 	found, do := "Holdfast is installed in part", "apply its CustomResourceDefinitions (config/crd)"
 	switch len(missing) {
 	case 0:
+		if d.knows("definitions", f.Older) && len(f.Older.Get()) > 0 {
+			d.add(Fail, "definitions", "the CustomResourceDefinitions are older than this plugin, and lack "+strings.Join(f.Older.Get(), ", ")+
+				": the API server refuses what a manager of this version writes there", "apply the CustomResourceDefinitions of the manager's version before the manager (config/crd)")
+		}
 		return
 	case 2:
 		found, do = "Holdfast is not installed", "install it; kubectl holdfast audit works without it"

@@ -24,7 +24,12 @@ import (
 )
 
 // responseWithin is how long a query may stand before its agent counts as not responding.
-const responseWithin = time.Minute
+func responseWithin(f *Facts) time.Duration {
+	if f.Configuration.IsKnown() && f.Configuration.Get().Handshakes.ResponseWithin != nil {
+		return f.Configuration.Get().Handshakes.ResponseWithin.Duration
+	}
+	return configv1alpha1.DefaultResponseWithin
+}
 
 // agents: one on every node where their reports are needed, and none that does not respond.
 func agents(d *Diagnosis, f *Facts, now time.Time) {
@@ -44,7 +49,7 @@ func agents(d *Diagnosis, f *Facts, now time.Time) {
 		return
 	}
 	if late := withoutResponse(f, now); len(late) > 0 {
-		d.add(level, name, "no response to a query for more than "+responseWithin.String()+": "+strings.Join(late, "; "), "look at the agent of that node; the condition Responding of its GuardedNode says why (kubectl get gn -o wide)")
+		d.add(level, name, "no response to a query for more than "+responseWithin(f).String()+": "+strings.Join(late, "; "), "look at the agent of that node; the condition Responding of its GuardedNode says why (kubectl get gn -o wide)")
 	}
 	d.ok(name, "one is Ready on each of %d nodes, and no query is without a response", len(f.Nodes.Get()))
 }
@@ -102,7 +107,7 @@ func withoutResponse(f *Facts, now time.Time) []string {
 	for _, object := range f.GuardedNodes.Get() {
 		for _, q := range object.Spec.Queries {
 			queries := facts.QueriesIn(release.Known([]v1alpha1.GuardedNode{object}), q.Record)
-			if _, responded := queries.About(q.SandboxID, types.UID(object.Name)).Responded(); responded || now.Sub(q.Time.Time) <= responseWithin {
+			if _, responded := queries.About(q.SandboxID, types.UID(object.Name)).Responded(); responded || now.Sub(q.Time.Time) <= responseWithin(f) {
 				continue
 			}
 			text := fmt.Sprintf("record %s, node %s", q.Record, object.Spec.NodeName)
@@ -194,8 +199,11 @@ func reconciler(d *Diagnosis, f *Facts, now time.Time) {
 		for _, became := range slices.Sorted(maps.Keys(counts)) {
 			texts = append(texts, fmt.Sprintf("%d %s", counts[became], became))
 		}
-		d.add(Warn, name, fmt.Sprintf("removals within the last hour that were not safe: %s (mode %s); the last: %s", strings.Join(texts, ", "), mode, last.Note),
-			"see who it was: whereabouts' own reconciler frees addresses in use (set its schedule to never, or unsafeReleases.mode to Deny); a person, or a node's CNI that is not known (unsafeReleases.daemonSets)")
+		do := "see who it was: whereabouts' own reconciler frees addresses in use (set its schedule to never, or unsafeReleases.mode to Deny); a person, or a node's CNI that is not known (unsafeReleases.daemonSets)"
+		if mode == configv1alpha1.ReleaseModeDeny {
+			do = "see who it was: for whereabouts' own reconciler, set its schedule to never; for a node's CNI that is not known, name its DaemonSet in unsafeReleases.daemonSets. What is refused frees no address"
+		}
+		d.add(Warn, name, fmt.Sprintf("removals within the last hour that were not safe: %s (mode %s); the last: %s", strings.Join(texts, ", "), mode, last.Note), do)
 	}
 	d.ok(name, "none within the last hour (mode %s)", mode)
 }

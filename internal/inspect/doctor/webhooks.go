@@ -35,7 +35,7 @@ func leaf(f *Facts) (*x509.Certificate, error) {
 // certificate: it is there, fresh, and for the Service's name.
 func certificate(d *Diagnosis, f *Facts, now time.Time) {
 	const name = "certificate"
-	const mend = "look at the Certificate and at cert-manager: kubectl -n holdfast-system describe certificate holdfast-webhook"
+	mend := "look at the Certificate and at cert-manager: kubectl -n " + f.Namespace + " describe certificate holdfast-webhook"
 	if !d.exists(name, f.Certificate, "there is no Secret holdfast-webhook-cert", mend) {
 		return
 	}
