@@ -182,6 +182,9 @@ func (d *deletions) deleteNodes(ctx context.Context) (int, map[string]float64, e
 			return err == nil && len(pods.Items) == 1, err // the first pod stays
 		})
 	})
+	if d.w.options.Base && errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return 0, nil, impossible(fmt.Sprintf("after %s that version had not released all of them", settleTimeout))
+	}
 	if err != nil {
 		return 0, nil, err
 	}
