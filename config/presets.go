@@ -18,11 +18,13 @@ var presets embed.FS
 //go:embed crd/bases/holdfast.dev_noderesourcepolicies.yaml
 var NodeResourcePolicies []byte
 
-// ManagerRoles and AgentRoles are the YAML of the roles of the two accounts.
+// ManagerRoles is the YAML of the roles of the manager's account.
 //
 //go:embed rbac/role.yaml
 var ManagerRoles []byte
 
+// AgentRoles is the YAML of those of the agents' account.
+//
 //go:embed agent/role.yaml
 var AgentRoles []byte
 

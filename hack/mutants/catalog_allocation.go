@@ -86,4 +86,29 @@ var allocationMutants = []mutant{
 		old:  `if is := after.Slices[i]; !had[is] {`,
 		new:  `if is := after.Slices[i]; !had[is] && is.Node == "" {`, by: []string{"./webhooks"},
 	},
+	{
+		rule: "explanations: a finalizer that is put back is no success",
+		file: "internal/finalizer/finalizer.go",
+		old:  `err == nil && takesOff &&`,
+		new:  `err != nil && takesOff &&`, by: inPods,
+	},
+	{
+		rule: "explanations: a read that fails before the decision is reported",
+		file: "controllers/pod/act.go",
+		old: `	_, explained := r.explain(ctx, v, d)
+	return errors.Join(err, explained)`,
+		new: `	return err`, by: inPods,
+	},
+	{
+		rule: "writes: a record that this process has just created is not created again",
+		file: "controllers/pod/record.go",
+		old:  `if isNew && v.record == nil {`,
+		new:  `if isNew && v.record != nil {`, by: inPods,
+	},
+	{
+		rule: "writes: the wait for the event of a record ends",
+		file: "controllers/pod/record.go",
+		old:  `since < backoff.EventOverdue {`,
+		new:  `since < 2*backoff.EventOverdue {`, by: inPods,
+	},
 }

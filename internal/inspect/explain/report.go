@@ -130,11 +130,8 @@ func Explain(f *Facts, now time.Time) *Explanation {
 	for i := range entries.held {
 		e.Addresses = append(e.Addresses, f.address(&entries.held[i], o, now))
 	}
-	switch {
-	case e.Held && e.failed():
-		e.Ends = []End{{What: "what the manager reports is put right: it tries again by itself", Then: then(d)}}
-	case e.Held:
-		e.Ends = ends(o, now)
+	if e.Held {
+		e.Ends = e.endsOf(o, d, now)
 	}
 	if f.Unserved.Records {
 		e.notInstalled(f)
@@ -147,10 +144,18 @@ func Explain(f *Facts, now time.Time) *Explanation {
 	return e
 }
 
+func (e *Explanation) endsOf(o release.Observation, d release.Decision, now time.Time) []End {
+	if e.failed() {
+		return []End{{What: "what the manager reports is put right: it tries again by itself", Then: then(d)}}
+	}
+	return ends(o, now)
+}
+
 // failed says whether the manager failed at what would end the wait.
 func (e *Explanation) failed() bool {
 	tried := []v1alpha1.Reason{v1alpha1.ReasonReleaseFailed, v1alpha1.ReasonUnprotectFailed, v1alpha1.ReasonObservationFailed}
-	return (e.Decision.Action == release.Release || e.Decision.Action == release.Unprotect) && slices.Contains(tried, v1alpha1.Reason(e.LastReason))
+	gives := e.Decision.Action == release.Release || e.Decision.Action == release.Unprotect
+	return e.Held && gives && slices.Contains(tried, v1alpha1.Reason(e.LastReason))
 }
 
 // notInstalled: no manager releases anything. What is left is the finalizer, on a pod that has it.

@@ -32,14 +32,22 @@ func (f *Facts) notes(e *Explanation, d release.Decision) []string {
 	case e.State == StateGone && f.SameName != nil:
 		note("The name belongs to another pod now, UID %s; it is not this one.", f.SameName.UID)
 	}
-	if e.LastReason != "" && e.Held && !e.failed() {
-		note("The manager reported another reason last, %s: %s. It is behind by a moment, counts a delay again since it started, or does not run. If this lasts, see kubectl holdfast doctor.",
-			e.LastReason, e.LastMessage)
+	if e.LastReason != "" && e.Held {
+		notes = append(notes, e.lastReport()...)
 	}
 	if pod := f.pod(); pod != nil && pod.DeletionTimestamp != nil && facts.Ending(f.podFact(), f.Record) == release.EndingCompleted {
 		note("A manager that observed the deletion before the termination accepts the kubelet's report and releases earlier; the pod object alone does not show this.")
 	}
 	return notes
+}
+
+// lastReport is another reason of the manager. What it failed at comes first in the explanation, and not here.
+func (e *Explanation) lastReport() []string {
+	if e.failed() {
+		return nil
+	}
+	return []string{fmt.Sprintf("The manager reported another reason last, %s: %s. It is behind by a moment, counts a delay again since it started, or does not run. "+
+		"If this lasts, see kubectl holdfast doctor.", e.LastReason, e.LastMessage)}
 }
 
 // otherHolders describes what else keeps a terminating object, or that Holdfast does not keep it; empty where only Holdfast does.
