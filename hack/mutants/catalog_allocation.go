@@ -102,13 +102,13 @@ var allocationMutants = []mutant{
 	{
 		rule: "writes: a record that this process has just created is not created again",
 		file: "controllers/pod/record.go",
-		old:  `if isNew && v.record == nil {`,
-		new:  `if isNew && v.record != nil {`, by: inPods,
+		old:  `return backoff.EventOverdue - since`,
+		new:  `return 0`, by: inPods,
 	},
 	{
 		rule: "writes: the wait for the event of a record ends",
 		file: "controllers/pod/record.go",
-		old:  `since < backoff.EventOverdue {`,
-		new:  `since < 2*backoff.EventOverdue {`, by: inPods,
+		old:  `r.clock.Since(at.(time.Time)).Abs();`,
+		new:  `r.clock.Since(at.(time.Time)).Abs() / 2;`, by: inPods,
 	},
 }

@@ -62,6 +62,9 @@ func entryNodes(w *Write, c *Case) ([]string, check) {
 	holders := w.holders(c)
 	askPod := len(holders) == 0
 	for _, record := range holders {
+		if orphanWithoutAgents(w, c, record) {
+			return nil, conclude(no, "", "the node of sandbox %q is unknown, and a pod of its name may be elsewhere by now", c.SandboxID)
+		}
 		if record.Spec.NodeName == "" {
 			askPod = true // an orphan's node is unknown; the pod that now has the name is the best evidence
 			continue
@@ -79,6 +82,16 @@ func entryNodes(w *Write, c *Case) ([]string, check) {
 		names.Insert(name)
 	}
 	return sets.List(names), check{verdict: yes}
+}
+
+func isOrphan(record *v1alpha1.IPAllocation) bool {
+	return strings.HasPrefix(record.Name, v1alpha1.OrphanPrefix)
+}
+
+// orphanWithoutAgents reports whether nothing shows on which node the sandbox of an orphan is: whereabouts' pod control loop removes entries by podref, under
+// the token of CNI DEL, and no agent is queried (docs/decisions/0316).
+func orphanWithoutAgents(w *Write, c *Case, record *v1alpha1.IPAllocation) bool {
+	return !w.Agents && isOrphan(record) && ownership.KindOf(c.SandboxID) == ownership.KindSandbox
 }
 
 func writesFrom(w *Write, node string) check {
@@ -136,8 +149,8 @@ func isDeleting(w *Write, c *Case) check {
 		return conclude(no, "", shared+"%s is not", c.PodRef)
 	}
 	for _, record := range w.holders(c) {
-		if record.Name != string(pod.UID) {
-			return conclude(no, "", shared+"the entry is not known to be that of this pod: record %s holds it", record.Name)
+		if !isOrphan(record) && record.Name != string(pod.UID) {
+			return conclude(no, "", shared+"the entry is that of another pod of this name, UID %s", record.Name)
 		}
 	}
 	return check{verdict: yes}
@@ -151,11 +164,10 @@ func allSeen(w *Write, c *Case) check {
 	}
 	recorded := false
 	for _, record := range w.holders(c) {
-		isOrphan := strings.HasPrefix(record.Name, v1alpha1.OrphanPrefix)
-		if isOrphan && ownership.KindOf(c.SandboxID) != ownership.KindSandbox {
+		if isOrphan(record) && ownership.KindOf(c.SandboxID) != ownership.KindSandbox {
 			continue // no node is queried about it, and CNI DEL alone ends it
 		}
-		if record.Spec.SandboxesSeen != v1alpha1.SandboxesSeenAll && (isOrphan || !c.First) {
+		if record.Spec.SandboxesSeen != v1alpha1.SandboxesSeenAll && (isOrphan(record) || !c.First) {
 			return check{verdict: no}
 		}
 		recorded = true

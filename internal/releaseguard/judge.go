@@ -173,6 +173,10 @@ func refusal(w *Write, c *Case, held, del check) string {
 		b.WriteString(" Holdfast does not release it either: find out what wrote the entry, and once its owner is gone: kubectl holdfast release " + c.subject() + " --as-manager --reason TEXT.")
 		return b.String()
 	}
+	if slices.ContainsFunc(w.holders(c), func(record *v1alpha1.IPAllocation) bool { return orphanWithoutAgents(w, c, record) }) {
+		b.WriteString(" Without agents nothing shows that the sandbox is gone; once you know that it is: kubectl holdfast release " + c.subject() + " --as-manager --reason TEXT.")
+		return b.String()
+	}
 	b.WriteString(" Holdfast releases the address itself once the sandbox is proven gone; kubectl get ipa shows what it waits for.")
 	return b.String()
 }

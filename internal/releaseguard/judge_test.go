@@ -184,11 +184,11 @@ func TestJudge(t *testing.T) {
 		"CNI DEL of the old sandbox while a successor of the same name waits on another node": {
 			facts{writer: cni(nodeA), pod: release.Known(Pod{UID: "uid-2", NodeName: nodeB}),
 				records: records(record(string(testUID), nodeA, testSandbox, &machineA))}, Allow, v1alpha1.ReasonCNIDelete},
-		"CNI DEL of an orphan of unknown node, by the node of the pod that has the name": {
+		"without agents, CNI DEL of an orphan of unknown node, by the node of the pod that has the name": {
 			facts{writer: cni(nodeA), pod: release.Known(running()),
-				records: records(record("orphan-"+testSandbox, "", testSandbox, nil))}, Allow, v1alpha1.ReasonCNIDelete},
-		"where the reconciler shares the token, a removal of an orphan's entry by the node of a pod that has the name by now": {
-			facts{writer: cni(nodeA), shared: true, pod: release.Known(held(deleting(none))),
+				records: records(record("orphan-"+testSandbox, "", testSandbox, nil))}, Refuse, v1alpha1.ReasonPodInUse},
+		"without agents, a removal of an orphan's entry by the node of a pod that has the name and is being deleted": {
+			facts{writer: cni(nodeA), pod: release.Known(held(deleting(none))),
 				records: records(record("orphan-"+testSandbox, "", testSandbox, nil))}, Refuse, v1alpha1.ReasonKubeletNotFinished},
 		"CNI DEL after the machine booted again": {
 			facts{writer: cni(nodeA), pod: release.Known(running()), records: records(record(string(testUID), nodeA, testSandbox, &machineA)),
@@ -256,6 +256,9 @@ func TestJudge(t *testing.T) {
 			facts{writer: cni(nodeA), agents: true, first: true, pod: release.Known(held(deleting(none)))}, Allow, v1alpha1.ReasonCNIDelete},
 		"with agents, CNI DEL of an orphan, of which this replica saw the first sandbox get the address": {
 			facts{writer: cni(nodeA), agents: true, first: true, pod: release.Known(held(deleting(none))),
+				records: records(record("orphan-"+testSandbox, "", testSandbox, nil))}, Defer, v1alpha1.ReasonCNIDeleteDeferred},
+		"with agents, and where the reconciler shares the token, a removal of an orphan's entry by the node of a pod that has the name and is being deleted": {
+			facts{writer: cni(nodeA), agents: true, shared: true, pod: release.Known(held(deleting(none))),
 				records: records(record("orphan-"+testSandbox, "", testSandbox, nil))}, Defer, v1alpha1.ReasonCNIDeleteDeferred},
 		"with agents, CNI DEL of a pod that is not recorded yet, and lives": {
 			facts{writer: cni(nodeA), agents: true, pod: release.Known(held(running()))}, Defer, v1alpha1.ReasonCNIDeleteDeferred},
