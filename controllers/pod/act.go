@@ -171,7 +171,7 @@ func (r *Reconciler) explainRefusal(ctx context.Context, v *view, err error) err
 		return err
 	}
 	d := release.Decision{Row: release.RowObservationFailed, Action: release.Wait, Reason: v1alpha1.ReasonObservationFailed, Message: err.Error()}
-	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
+	if errors.Is(err, records.ErrRefused) {
 		return r.explainFailure(ctx, v, d, err)
 	}
 	_, explained := r.explain(ctx, v, d)

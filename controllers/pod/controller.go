@@ -359,6 +359,9 @@ func (r *Reconciler) takeFinalizerOff(ctx context.Context, seen *view, decision 
 		return nil
 	}
 	way, err := r.finalizers.Remove(ctx, seen.target())
+	if err != nil && !r.held.unreadFor(seen.uid, r.clock.Now(), reportUnreadAfter) {
+		return err
+	}
 	if err != nil {
 		return r.explainWrite(ctx, seen, decision, v1alpha1.ReasonUnprotectFailed, err)
 	}

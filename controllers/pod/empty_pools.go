@@ -72,8 +72,8 @@ func (r *Reconciler) caughtUp(ctx context.Context, behind *poolsBehind, v *view,
 	if !waited {
 		var err error
 		if needed, err = r.poolsNow(ctx, pools); err != nil {
-			log.FromContext(ctx).Error(err, "The cache could not be compared with the pools; they are read live", "pod", v.podName())
-			return false, true, result
+			log.FromContext(ctx).Error(err, "The cache could not be compared with the pools; if this lasts they are read live", "pod", v.podName())
+			return false, r.held.unreadFor(v.uid, r.clock.Now(), reportUnreadAfter), reconcile.Result{RequeueAfter: explainAgain}
 		}
 	}
 	for _, key := range pools {

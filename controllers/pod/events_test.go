@@ -72,7 +72,7 @@ func TestAHoldIsReportedOnce(t *testing.T) {
 			{func(*world) {}, report{}},
 		}},
 		"a finalizer that cannot be removed": {finishedAfter(time.Minute), onepod.Node("node", "node-1", "m1"), []step{
-			{func(f *world) { f.FailWrites, f.Pool.Entries = "patch v1.pod", nil }, once(v1alpha1.ReasonUnprotectFailed)},
+			{func(f *world) { f.FailWrites, f.Pool.Entries = "patch v1.pod", nil }, report{Events: []string{string(v1alpha1.ReasonUnprotectFailed)}, Pod: 1}}, // the record is deleted first
 			{func(*world) {}, report{}},
 		}},
 	} {
@@ -114,10 +114,12 @@ func TestAReadThatKeepsFailingIsReported(t *testing.T) {
 
 // TestPoolsOfWhichNoVersionCanBeReadAreReadLive: else the pass would end, at each try, before anything is known of the pod.
 func TestPoolsOfWhichNoVersionCanBeReadAreReadLive(t *testing.T) {
-	f := newWorld(t, finishedAfter(time.Minute), onepod.Node("node", "node-1", "m1"))
+	f := newWorld(t, terminatingPod(time.Minute), onepod.Node("node", "node-1", "m1"))
 	read := 0
-	f.Pool.Entries, f.Pool.FailsVersions, f.Pool.OnLive = nil, errors.New("no response"), func() { read++ }
-	if err := f.after(time.Minute); err != nil || read == 0 {
-		t.Errorf("read live %d times, error %v", read, err)
+	f.Pool.FailsVersions, f.Pool.OnLive = errors.New("no response"), func() { read++ }
+	for _, wait := range []time.Duration{time.Minute, time.Minute + reportUnreadAfter} {
+		if err := f.after(wait); err != nil || (read > 0) != (wait > time.Minute) {
+			t.Errorf("after %s read live %d times, error %v", wait, read, err)
+		}
 	}
 }

@@ -224,7 +224,7 @@ const reportUnreadAfter = 2 * time.Second
 type heldPods struct {
 	mu      sync.Mutex
 	reasons map[types.UID]v1alpha1.Reason
-	// unread is since when reads about a UID fail.
+	// unread is since when reads about a UID fail, or the removal of its finalizer.
 	unread map[types.UID]time.Time
 }
 
@@ -232,7 +232,7 @@ func newHeldPods() *heldPods {
 	return &heldPods{reasons: map[types.UID]v1alpha1.Reason{}, unread: map[types.UID]time.Time{}}
 }
 
-// unreadFor records a failed read about a UID, and says whether reads have failed for at least the duration.
+// unreadFor records a failure about a UID, and says whether it has lasted for at least the duration.
 func (h *heldPods) unreadFor(uid types.UID, now time.Time, long time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -86,7 +86,10 @@ func TestAFinalizerThatIsPutBackIsReported(t *testing.T) {
 			t.Errorf("try %d: %v", i, err)
 		}
 	}
-	if event := <-f.Recorder.Events; tries != 2 || !strings.Contains(event, string(v1alpha1.ReasonUnprotectFailed)) {
-		t.Errorf("%d tries, event %q", tries, event)
+	if len(f.Recorder.Events) != 1 || tries != 2 {
+		t.Fatalf("%d events and %d tries, want 1 and 2", len(f.Recorder.Events), tries)
+	}
+	if event := <-f.Recorder.Events; !strings.Contains(event, string(v1alpha1.ReasonUnprotectFailed)) {
+		t.Errorf("event %q", event)
 	}
 }

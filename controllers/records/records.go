@@ -21,6 +21,9 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
+// ErrRefused says that the API server does not take the record as it is.
+var ErrRefused = errors.New("refused")
+
 // ErrStale says that the cache was behind; retry with live reads.
 var ErrStale = errors.New("a cache is behind")
 
@@ -62,6 +65,9 @@ func Put(ctx context.Context, c client.Client, record *v1alpha1.IPAllocation) er
 	}
 	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) {
 		return fmt.Errorf("writing the record %s (%w): %w", record.Name, ErrStale, err)
+	}
+	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
+		return fmt.Errorf("writing the record %s (%w): %w", record.Name, ErrRefused, err)
 	}
 	if err != nil {
 		return fmt.Errorf("writing the record %s: %w", record.Name, err)

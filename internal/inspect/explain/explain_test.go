@@ -461,6 +461,9 @@ func TestWhatTheManagerFailedAtIsShown(t *testing.T) {
 		f := heldFacts()
 		queried(f, v1alpha1.VerdictReadyForRelease, 3)
 		f.Record.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ReleasedCondition, Status: metav1.ConditionFalse, Reason: string(reason), Message: "the webhook w refuses it", LastTransitionTime: before(time.Hour)}}
+		pod := f.Pod.Get().DeepCopy() // with the condition of before
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: v1alpha1.IPsReleasedCondition, Status: corev1.ConditionFalse, Reason: string(v1alpha1.ReasonSandboxGone)})
+		f.Pod = release.Known(pod)
 		got := Explain(f, now)
 		var shown strings.Builder
 		if err := inspect.Write(&shown, got.Tables(now), false); err != nil {

@@ -153,9 +153,14 @@ func (e *Explanation) endsOf(o release.Observation, d release.Decision, now time
 
 // failed says whether the manager failed at what would end the wait.
 func (e *Explanation) failed() bool {
-	tried := []v1alpha1.Reason{v1alpha1.ReasonReleaseFailed, v1alpha1.ReasonUnprotectFailed, v1alpha1.ReasonObservationFailed}
 	gives := e.Decision.Action == release.Release || e.Decision.Action == release.Unprotect
-	return e.Held && gives && slices.Contains(tried, v1alpha1.Reason(e.LastReason))
+	return e.Held && gives && isTried(e.LastReason)
+}
+
+// isTried says whether the message of a reason is the error of something that the manager tries again.
+func isTried(reason string) bool {
+	tried := []v1alpha1.Reason{v1alpha1.ReasonReleaseFailed, v1alpha1.ReasonUnprotectFailed, v1alpha1.ReasonObservationFailed}
+	return slices.Contains(tried, v1alpha1.Reason(reason))
 }
 
 // notInstalled: no manager releases anything. What is left is the finalizer, on a pod that has it.
@@ -201,6 +206,9 @@ func (f *Facts) reported(reason v1alpha1.Reason) (other, message string, since *
 				conditions = append(conditions, metav1.Condition{Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime})
 			}
 		}
+	}
+	if at := slices.IndexFunc(conditions, func(c metav1.Condition) bool { return isTried(c.Reason) && c.Reason != string(reason) }); at >= 0 {
+		return conditions[at].Reason, conditions[at].Message, nil // the condition of a pod whose status cannot be written is of before
 	}
 	for i := range conditions {
 		if other, message = conditions[i].Reason, conditions[i].Message; other == string(reason) {
