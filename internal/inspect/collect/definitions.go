@@ -31,9 +31,11 @@ func (c *Cluster) olderDefinitions(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if found {
-			all = append(all, missingFields(ours.Spec.Names.Plural, schemaOf(&ours), schemaOf(&served))...)
+		if !found {
+			all = append(all, ours.Spec.Names.Plural)
+			continue
 		}
+		all = append(all, missingFields(ours.Spec.Names.Plural, schemaOf(&ours), schemaOf(&served))...)
 	}
 	return all, nil
 }

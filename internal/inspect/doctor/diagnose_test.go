@@ -165,6 +165,9 @@ func TestDiagnose(t *testing.T) {
 			"Holdfast is not installed: the API server serves no ipallocations.holdfast.dev and no noderesourcepolicies.holdfast.dev"},
 		"a definition of an earlier version": {func(_ *testing.T, f *Facts) { f.Older = release.Known([]string{"ipallocations.spec.disownedBy"}) }, "definitions", Fail,
 			"the CustomResourceDefinitions are older than this plugin, and lack ipallocations.spec.disownedBy"},
+		"a definition of an earlier version, and a manager of another one": {func(_ *testing.T, f *Facts) {
+			f.Older, f.Plugin = release.Known([]string{"ipallocations.spec.disownedBy"}), "v0.1.1"
+		}, "definitions", Warn, "the CustomResourceDefinitions are older than this plugin"},
 		"one definition of two": {func(_ *testing.T, f *Facts) { f.Unserved.Policies = true }, "definitions", Fail,
 			"Holdfast is installed in part: the API server serves no noderesourcepolicies.holdfast.dev"},
 		"an admission policy is missing": {func(_ *testing.T, f *Facts) {

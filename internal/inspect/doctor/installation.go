@@ -36,7 +36,7 @@ func definitions(d *Diagnosis, f *Facts, _ time.Time) {
 	switch len(missing) {
 	case 0:
 		if d.knows("definitions", f.Older) && len(f.Older.Get()) > 0 {
-			d.add(Fail, "definitions", "the CustomResourceDefinitions are older than this plugin, and lack "+strings.Join(f.Older.Get(), ", ")+
+			d.add(failIfSame(f), "definitions", "the CustomResourceDefinitions are older than this plugin, and lack "+strings.Join(f.Older.Get(), ", ")+
 				": the API server refuses what a manager of this version writes there", "apply the CustomResourceDefinitions of the manager's version before the manager (config/crd)")
 		}
 		return
@@ -117,6 +117,19 @@ func mode(d *Diagnosis, f *Facts, _ time.Time) {
 	}
 }
 
+// failIfSame is Fail, and Warn where the manager is of another version than this plugin, and so may need less.
+func failIfSame(f *Facts) Level {
+	if !f.Manager.IsKnown() {
+		return Fail
+	}
+	manager, managerErr := version.ParseSemantic(imageTag(f.Manager.Get().Spec.Template.Spec.Containers))
+	plugin, pluginErr := version.ParseSemantic(f.Plugin)
+	if managerErr == nil && pluginErr == nil && !manager.EqualTo(plugin) {
+		return Warn
+	}
+	return Fail
+}
+
 func rights(d *Diagnosis, f *Facts, _ time.Time) {
 	const name = "rights of the accounts"
 	if f.RightsUnread != "" {
@@ -134,7 +147,7 @@ func rights(d *Diagnosis, f *Facts, _ time.Time) {
 		}
 	}
 	if len(missing) > 0 {
-		d.add(Fail, name, strings.Join(missing, "; "), "apply the installation's roles and bindings again (config/rbac, config/agent)")
+		d.add(failIfSame(f), name, strings.Join(missing, "; "), "apply the installation's roles and bindings again (config/rbac, config/agent)")
 	}
 	d.ok(name, "%d rights were asked for, and are given", len(f.Rights))
 }
