@@ -58,6 +58,7 @@ func (p *worker) create(b *box) error {
 				continue
 			}
 			p.w.note("%s: the pod of %s ended, and the runtime goes on with it", p.m.name, b)
+			p.w.locked(func() { b.left = true })
 			p.w.act(func() {
 				p.leave(b, <-out)
 				cancel()

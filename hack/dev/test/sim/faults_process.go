@@ -3,6 +3,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 )
 
@@ -55,6 +56,10 @@ func (w *World) clockJump(f Fault) {
 	w.note("the clock of %s jumps by %s", m.name, by)
 	m.clock.by.Store(int64(by))
 	w.after(f.For, func() { m.clock.by.Store(0) })
+}
+
+func (w *World) setForward() bool {
+	return slices.ContainsFunc(w.managers, func(m *manager) bool { return m.clock.by.Load() > 0 })
 }
 
 // skewAgent moves an agent's clock.

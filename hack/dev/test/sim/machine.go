@@ -51,7 +51,9 @@ type box struct {
 	// creating: the runtime is creating it, and does not list it yet.
 	creating bool
 	// making: a call of its kubelet creates it, has not given it an address yet, and was not canceled.
-	making  bool
+	making bool
+	// left: the runtime goes on with it after the termination of its pod, and its kubelet does not know it yet.
+	left    bool
 	running int
 	// unloaded: the runtime lost it, and it keeps running.
 	unloaded bool

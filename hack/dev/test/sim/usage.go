@@ -175,6 +175,9 @@ func (l *usage) removed(w *World, by string, e entry) {
 		if !strings.HasPrefix(by, "manager") && w.since()-l.webhookMissed < time.Second {
 			excuse = firstOf(excuse, "no replica judged the removal")
 		}
+		if b.left && !w.plan.Agents && w.setForward() {
+			excuse = firstOf(excuse, "the clock of a manager is set forward, and without agents that makes the delays shorter") // docs/limits.md
+		}
 		if excuse != "" {
 			w.noteLocked("excused removal of %s under %s: %s", e.address, b, excuse)
 			b.excuse = excuse
