@@ -113,40 +113,6 @@ func TestI1AVanishedPodInAConflictKeepsItsAddressFromTheNextOneOfItsName(t *test
 	}
 }
 
-// TestI2APodThatRunsWithoutAnAddressLeavesItToAVanishedOne: its own entry was removed, and the vanished pod's record has made it again.
-func TestI2APodThatRunsWithoutAnAddressLeavesItToAVanishedOne(t *testing.T) {
-	for name, tc := range map[string]struct {
-		shown, rival string
-		phase        corev1.PodPhase
-		unseen       bool
-		want         int
-	}{
-		"it shows another address":            {"10.0.0.6", "rival", corev1.PodRunning, false, 0},
-		"the removal was not seen":            {"10.0.0.6", "rival", corev1.PodRunning, true, 1},
-		"it shows the address":                {"10.0.0.5", "rival", corev1.PodRunning, false, 1},
-		"the tombstone is an orphan's":        {"10.0.0.6", v1alpha1.OrphanPrefix + "third-sandbox", corev1.PodRunning, false, 1},
-		"it has ended, and is judged for all": {"10.0.0.6", "rival", corev1.PodFailed, false, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			rival := onepod.RecordOfOld(onepod.OldMachine())
-			rival.Name, rival.Spec.PodName, rival.Spec.Sandboxes[0].ID, rival.Spec.Addresses[0].SandboxID = tc.rival, "db-0", "third-sandbox", "third-sandbox"
-			pod := onepod.PodOf("old", tc.shown)
-			pod.Status.Phase = tc.phase
-			f := newWorld(t, pod, onepod.RecordOfOld(onepod.OldMachine()), rival, onepod.Node("node", "node-1", "m1"))
-			f.Pool.Entries[0] = ipam.Entry{Key: f.Pool.Entries[0].Key, Releasing: tc.rival, PoolResourceVersion: "102"}
-			f.Pool.Entries[0].SandboxID, f.Pool.Entries[0].PodRef = "third-sandbox", v1alpha1.TombstonePrefix+"/"+tc.rival
-			f.Pool.Cached, f.Pool.Version = "102", "102"
-			if !tc.unseen {
-				f.Pool.Removed = []ipam.Removed{{Place: placeOfOld, SandboxID: "old-sandbox"}}
-			}
-			f.holdsUntil(0, time.Second)
-			if held := f.Addresses()["old"]; len(held) != tc.want {
-				t.Errorf("the pod's record has %v, expected %d addresses", held, tc.want)
-			}
-		})
-	}
-}
-
 // lateRecords is a cache that has not seen yet that a record was deleted.
 type lateRecords struct {
 	client.Client

@@ -69,12 +69,6 @@ var ownershipMutants = []mutant{
 		new:  `givesUp(d, held.SandboxID) || v.live && !v.live && v.isLeftToALater(held, d)`, by: inPods,
 	},
 	{
-		rule: "I2: a live pod drops an address that another record's tombstone has by now",
-		file: "internal/facts/missing.go",
-		old:  `case r.isElsewhere(stands, key):`,
-		new:  `case r.Live && !r.Live && r.isElsewhere(stands, key):`, by: inPods,
-	},
-	{
 		rule: "I1: a rival of the pod's name holds the address of a tombstone",
 		file: "webhooks/ippool_webhook.go",
 		old:  `if !named.IsKnown() || named.Get()[0].Spec.PodName == "" {`,
@@ -87,10 +81,10 @@ var ownershipMutants = []mutant{
 		new:  `isOfName := false`, by: inPods,
 	},
 	{
-		rule: "I1: the later sandbox is released only once each that it followed is dropped",
+		rule: "I1: the later sandbox is disowned only once each that it followed is dropped",
 		file: "internal/release/followed.go",
-		old:  `case !held || (d.Action != Release && d.Action != Disown):`,
-		new:  `case !held || d.Action != Disown:`, by: inRelease,
+		old:  `case !held || d.Action != Disown:`,
+		new:  `case !held || d.Action != Keep:`, by: inRelease,
 	},
 	{
 		rule: "I1: without agents, only the same machine's next sandbox shows that the one before was stopped",
@@ -127,7 +121,7 @@ var ownershipMutants = []mutant{
 	{
 		rule: "I3: what only a watched ADD ties to a pod is not released on the report of its node (S7)",
 		file: "internal/release/agent.go",
-		old:  `if s.Attribution != v1alpha1.AttributionObservedAdd && s.Attribution != v1alpha1.AttributionUnconfirmed {`,
+		old:  `if !OnlyWatched(s.Attribution) {`,
 		new:  `if s.Attribution != "" {`, by: inRelease,
 	},
 	{

@@ -17,6 +17,36 @@ var decisionMutants = []mutant{
 		new:  `d.Action == Unprotect && sharesUnproven(sandboxes, judged, i)`, by: []string{"./internal/release"},
 	},
 	{
+		rule: "I1: what another pod took is left to it only once the sandbox before is proven gone",
+		file: "internal/facts/missing.go",
+		old: `	return held, true
+}
+
+// hasLater`,
+		new: `	return held, !sawRemoved
+}
+
+// hasLater`, by: inPods,
+	},
+	{
+		rule: "I1: a later sandbox with an address on another interface may use the one before",
+		file: "internal/facts/read.go",
+		old:  `a.Interface == recorded.Interface && `,
+		new:  ``, by: inPods,
+	},
+	{
+		rule: "I1: a sandbox that only its ADD ties to its pod is not followed by one with another address",
+		file: "internal/facts/read.go",
+		old:  `r.gotAnother(entry) && !release.OnlyWatched(s.Attribution)`,
+		new:  `r.gotAnother(entry)`, by: inPods,
+	},
+	{
+		rule: "I1: an earlier sandbox with another address does not follow a later one",
+		file: "internal/facts/read.go",
+		old:  `ProvesAbsence(a.PoolResourceVersion, recorded.PoolResourceVersion)`,
+		new:  `a.PoolResourceVersion != ""`, by: inPods,
+	},
+	{
 		rule: "I1: a later sandbox stays on record until the tombstone for the earlier one stands",
 		file: "controllers/pod/record.go",
 		old:  `|| v.awaitsTombstone(a)`,

@@ -5,7 +5,6 @@ package facts
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -29,19 +28,10 @@ func (r *Read) Missing(address *v1alpha1.AddressRecord, key ipam.Key, stands *ip
 		return held, false
 	case held.Followed:
 		return held, r.Pod.IsAbsent() || !sawRemoved
-	case r.isElsewhere(stands, key):
-		return held, !sawRemoved
 	case held.Removed, stands != nil && stands.Releasing == r.Record.Name: // while the pod object exists, an empty pool alone is no evidence
 		return held, r.Pod.IsAbsent()
 	}
 	return held, true
-}
-
-// isElsewhere says whether the pool has another pod's tombstone at the address, and the pod runs without the address. Where its own entry was seen to be
-// removed, the conflict would last as long as the pod otherwise. An orphan's tombstone is made over an entry that stands.
-func (r *Read) isElsewhere(stands *ipam.Entry, key ipam.Key) bool {
-	return stands != nil && stands.Releasing != "" && stands.Releasing != r.Record.Name && !strings.HasPrefix(stands.Releasing, v1alpha1.OrphanPrefix) &&
-		r.Object != nil && r.Object.DeletionTimestamp == nil && !IsTerminal(r.Object) && !ShowsAddress(r.Object, key)
 }
 
 // hasLater says whether a later sandbox of the UID has the address, or had it when its entry was removed: an IPAM gives it to the next sandbox of the

@@ -69,7 +69,21 @@ func (r *Read) NeedsNode() bool {
 		return false
 	}
 	return !r.Pod.IsKnown() || r.Pod.Get().Deleting || Ending(r.Pod, r.Record).ByKubelet() || (r.Evidence == release.EvidenceAgent && len(r.Held) > 0) ||
-		slices.ContainsFunc(r.Held, func(held Held) bool { return held.Followed })
+		slices.ContainsFunc(r.Held, func(held Held) bool { return held.Followed || r.gotAnother(&held) })
+}
+
+// gotAnother says whether others took the address of an entry over, and a later sandbox of the UID has another one for its interface: an IPAM gives a
+// sandbox one for each interface, so the later one does not use this one (docs/decisions/0317).
+func (r *Read) gotAnother(taken *Held) bool {
+	recorded := RecordedAddress(r.Record, taken.Key)
+	if !taken.Superseded || taken.Removed || recorded == nil || recorded.Interface == "" {
+		return false
+	}
+	return slices.ContainsFunc(r.Held, func(later Held) bool {
+		a := RecordedAddress(r.Record, later.Key)
+		return a != nil && !later.Superseded && later.SandboxID != taken.SandboxID && a.Backend == recorded.Backend && a.Pool == recorded.Pool &&
+			a.Interface == recorded.Interface && ProvesAbsence(a.PoolResourceVersion, recorded.PoolResourceVersion)
+	})
 }
 
 // endedEmpty says whether the kubelet terminated a pod that is being deleted, no pool has an entry for it, and no agent was queried: then no state of
@@ -147,7 +161,7 @@ func (r *Read) sandboxes() release.Fact[[]release.Sandbox] {
 				Attribution: Attributed(r.Record, &r.Queries, r.UID, entry.SandboxID, entry.Attribution), Query: exchange.Query, Response: exchange.Response, Followed: true})
 		}
 		s := &sandboxes[at]
-		s.Followed = s.Followed && entry.Followed
+		s.Followed = s.Followed && (entry.Followed || r.gotAnother(entry) && !release.OnlyWatched(s.Attribution))
 		s.Shares = append(s.Shares, r.othersAt(entry)...)
 		s.Conflict = s.Conflict || entry.Conflict
 		s.Shown = s.Shown || Shows(r.Object, entry)

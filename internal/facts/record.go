@@ -84,8 +84,7 @@ func recordedSandbox(record *v1alpha1.IPAllocation, sandbox string) *v1alpha1.Sa
 // Attributed is the best evidence for a sandbox of the UID: the observation of its ADD, or better that the agent of its node saw it with this UID.
 func Attributed(record *v1alpha1.IPAllocation, queries *Queries, uid types.UID, sandbox string, known v1alpha1.Attribution) v1alpha1.Attribution {
 	machine := Machine(record, sandbox)
-	watched := known == v1alpha1.AttributionObservedAdd || known == v1alpha1.AttributionUnconfirmed
-	if watched && machine.IsKnown() && queries.hasSeen(machine.Get().NodeUID, sandbox, uid) {
+	if release.OnlyWatched(known) && machine.IsKnown() && queries.hasSeen(machine.Get().NodeUID, sandbox, uid) {
 		return v1alpha1.AttributionAgentSeen
 	}
 	return known

@@ -39,10 +39,15 @@ func judgeReported(row Row, s *Sandbox, report Response, why string) Decision {
 // releaseOwn releases a sandbox on evidence about the pod's node alone. It disowns a sandbox that only the time of its ADD ties to the pod: such
 // a sandbox may run on another node, because watches are late (docs/decisions/0132).
 func releaseOwn(row Row, reason v1alpha1.Reason, s *Sandbox, why string) Decision {
-	if s.Attribution != v1alpha1.AttributionObservedAdd && s.Attribution != v1alpha1.AttributionUnconfirmed {
+	if !OnlyWatched(s.Attribution) {
 		return releaseSandbox(row, reason, s, why)
 	}
 	return disown(row, s.ID, "sandbox "+s.ID+" may run on another node: only the time of its ADD ties it to this pod, and no agent saw it on the pod's node")
+}
+
+// OnlyWatched says whether only the time of its ADD ties a sandbox to its pod UID.
+func OnlyWatched(a v1alpha1.Attribution) bool {
+	return a == v1alpha1.AttributionObservedAdd || a == v1alpha1.AttributionUnconfirmed
 }
 
 func disown(row Row, sandbox, why string) Decision {

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
-// followedFirst turns the release of a followed sandbox into a Drop, and delays the release of the later sandboxes until all followed ones are
-// dropped: the pool has one entry for all of them (docs/decisions/0135). One that was followed at some of its addresses has to be proven gone too.
+// followedFirst turns the release of a followed sandbox into a Drop, and delays that of each later one until all that share an address with it are
+// proven gone: the pool has one entry for all of them (docs/decisions/0135).
 func followedFirst(sandboxes []Sandbox, judged []Decision) []Decision {
 	held := slices.ContainsFunc(sandboxes, func(s Sandbox) bool { return s.Followed })
 	var in []Decision
@@ -18,7 +18,7 @@ func followedFirst(sandboxes []Sandbox, judged []Decision) []Decision {
 		case sandboxes[i].Followed:
 			in = append(in, dropFollowed(d))
 		case d.Action == Release && sharesUnproven(sandboxes, judged, i):
-		case !held || (d.Action != Release && d.Action != Disown):
+		case !held || d.Action != Disown:
 			in = append(in, d)
 		}
 	}

@@ -38,8 +38,11 @@ func TestI1ASandboxThatALaterOneFollowedIsNotForgotten(t *testing.T) {
 		}
 	}
 	later := sandbox("s2", queried(newQuery(func(q *Query) { q.SandboxID = "s2" }), Known(responded(gone, func(r *Response) { r.SandboxID = "s2" }))))
-	sharing := later
-	sharing.Shares = []string{"s1"}
+	alone := later
+	disowned := sandbox("s2", watched, queried(newQuery(func(q *Query) { q.SandboxID = "s2" }), Known(responded(gone, ofPod(""), func(r *Response) {
+		r.SandboxID, r.Reason = "s2", string(v1alpha1.ReasonSandboxNeverListed)
+	}))))
+	later.Shares = []string{"s1"}
 	finished := ended(EndingFinished, longAgo)
 	both := func(change ...func(*Sandbox)) func(*Observation) {
 		return sandboxes(sandbox("s1", append([]func(*Sandbox){isFollowed}, change...)...), later)
@@ -82,9 +85,13 @@ func TestI1ASandboxThatALaterOneFollowedIsNotForgotten(t *testing.T) {
 			terminating(notDeleting, sandboxes(sandbox("s0", func(s *Sandbox) { s.Machine, s.UnchangedSince = Known(replaced), longAgo.Add(-time.Hour) }), sandbox("s1", isFollowed), later)),
 			Decision{Row: RowPodInUse, Action: Drop, Reason: v1alpha1.ReasonSandboxReplaced, Sandboxes: []string{"s1"}}},
 		"it was followed at one of its addresses only: the later one's are held": {
-			terminating(agent, finished, sandboxes(sandbox("s1", byAgent(notLoaded), shares("s2")), sharing)), Decision{Row: RowTerminatedAfterDeletion, Action: Wait, Reason: v1alpha1.ReasonSandboxRunning}},
+			terminating(agent, finished, sandboxes(sandbox("s1", byAgent(notLoaded), shares("s2")), later)), Decision{Row: RowTerminatedAfterDeletion, Action: Wait, Reason: v1alpha1.ReasonSandboxRunning}},
 		"it was followed at one of its addresses only, and both are gone": {
-			terminating(agent, finished, sandboxes(sandbox("s1", byAgent(gone), shares("s2")), sharing)), Decision{Row: RowTerminatedAfterDeletion, Action: Release, Reason: v1alpha1.ReasonSandboxGone, Sandboxes: []string{"s1", "s2"}}},
+			terminating(agent, finished, sandboxes(sandbox("s1", byAgent(gone), shares("s2")), later)), Decision{Row: RowTerminatedAfterDeletion, Action: Release, Reason: v1alpha1.ReasonSandboxGone, Sandboxes: []string{"s1", "s2"}}},
+		"it is not gone, and only its ADD ties the later one to the pod": {
+			terminating(agent, finished, sandboxes(sandbox("s1", isFollowed, byAgent(notLoaded)), disowned)), Decision{Row: RowTerminatedAfterDeletion, Action: Wait, Reason: v1alpha1.ReasonSandboxRunning}},
+		"another pod has its address, and the later one has another: that one's is released on its own proof": {
+			terminating(agent, finished, sandboxes(sandbox("s1", isFollowed, byAgent(notLoaded)), alone)), Decision{Row: RowTerminatedAfterDeletion, Action: Release, Reason: v1alpha1.ReasonSandboxGone, Sandboxes: []string{"s2"}}},
 		"on cached reads nothing is forgotten": {
 			terminating(agent, cached, finished, both(byAgent(gone))), Decision{Row: RowTerminatedAfterDeletion, Action: Reread, Intended: Drop, Reason: v1alpha1.ReasonSandboxGone, Sandboxes: []string{"s1"}}},
 	} {

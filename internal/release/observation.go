@@ -123,7 +123,7 @@ type Sandbox struct {
 	Response Fact[Response]
 	// Shown: the network-status of a live pod has an address of this sandbox.
 	Shown bool
-	// Followed: it has no entry, because a later sandbox of the same pod UID has, or had, its addresses.
+	// Followed: it has no entry. A later sandbox of the same pod UID has, or had, its addresses, or has others for their interfaces.
 	Followed bool
 	// Shares are the pod's other sandboxes that have, or had, one of its addresses.
 	Shares []string

@@ -208,7 +208,7 @@ func (f *Facts) reported(reason v1alpha1.Reason) (other, message string, since *
 		}
 	}
 	if at := slices.IndexFunc(conditions, func(c metav1.Condition) bool { return isTried(c.Reason) && c.Reason != string(reason) }); at >= 0 {
-		return conditions[at].Reason, conditions[at].Message, nil // the condition of a pod whose status cannot be written is of before
+		return conditions[at].Reason, conditions[at].Message, nil // where the status of the pod cannot be written, its condition is older
 	}
 	for i := range conditions {
 		if other, message = conditions[i].Reason, conditions[i].Message; other == string(reason) {

@@ -62,6 +62,9 @@ var shrunk = map[uint64][]int{
 	882000391:     {5, 6, 9, 10, 12},     // the operator did not release an orphan of a replaced machine by hand
 	15878412200:   {5, 6},                // the operator released no address by hand that another sandbox had by now
 	22164173540:   {7, 8},                // without agents, a clock that was set forward made a wait shorter, which the check did not allow for
+	19862462882:   {5},                   // two pods that had addresses of each other's earlier sandboxes waited for each other (docs/decisions/0317)
+	19214663187:   {0, 1, 4, 5, 6},       // an address of an earlier sandbox was held as long as its pod lived, though another pod had it (0317)
+	301000000085:  {},                    // an earlier sandbox that only its ADD tied to its pod was disowned, and never proven gone (0317)
 	994000710:     {4},                   // an address of an earlier sandbox of a pod is held as long as the pod lives (docs/limits.md)
 	881001558:     {1, 6},                // an orphan waited for the pod that had disowned it and had its address, and the pod for the orphan
 	517622000832:  {2, 6},                // a person has to end these six, since no agent can be queried (docs/runbook/reasons/waits.md)
