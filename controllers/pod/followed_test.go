@@ -258,6 +258,7 @@ func TestI1AnAddressIsLeftToAnotherPodOnceTheSandboxBeforeIsGone(t *testing.T) {
 		record *v1alpha1.IPAllocation
 		node   *corev1.Node
 		next   *ipam.Entry
+		shown  string
 		world  *world
 	}
 	none := func(*setup) {}
@@ -287,6 +288,11 @@ func TestI1AnAddressIsLeftToAnotherPodOnceTheSandboxBeforeIsGone(t *testing.T) {
 		"the interface is not recorded": {func(s *setup) {
 			s.record.Spec.Addresses[0].Interface, s.record.Spec.Addresses[1].Interface, s.next.Interface = "", "", ""
 		}, replaced, "", false},
+		"the pod shows the address":              {func(s *setup) { s.shown = "10.0.0.5" }, replaced, "", false},
+		"a sandbox may be missing in the record": {func(s *setup) { s.record.Spec.SandboxesSeen = v1alpha1.SandboxesSeenSome }, replaced, "", false},
+		"the other entry is a tombstone": {func(s *setup) {
+			s.next.Releasing, s.next.PodRef, s.next.Owner = "old", v1alpha1.TombstonePrefix+"/old", nil
+		}, replaced, "", false},
 		"the address of the other sandbox is older": {func(s *setup) { s.record.Spec.Addresses[1].PoolResourceVersion = "99" }, replaced, "", false},
 		"only its ADD was watched, and its node never listed it: it may run on another node": {
 			func(s *setup) { s.record.Spec.Sandboxes[0].Attribution = v1alpha1.AttributionObservedAdd },
@@ -298,8 +304,8 @@ func TestI1AnAddressIsLeftToAnotherPodOnceTheSandboxBeforeIsGone(t *testing.T) {
 		"without agents, on another machine": {func(s *setup) { s.node = onepod.Node("node", "node-1", "m2") }, withoutAgents, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := setup{record: recordOfBoth(), node: onepod.Node("node", "node-1", "m1")}
-			s.record.Spec.Addresses[1].IP = "10.0.0.6"
+			s := setup{record: recordOfBoth(), node: onepod.Node("node", "node-1", "m1"), shown: "10.0.0.6"}
+			s.record.Spec.Addresses[1].IP, s.record.Spec.SandboxesSeen = "10.0.0.6", v1alpha1.SandboxesSeenAll
 			entries := slices.Concat(onepod.HeldByOld(), onepod.HeldByOld())
 			s.next = &entries[1]
 			s.next.IP, s.next.SandboxID, s.next.PoolResourceVersion = netip.MustParseAddr("10.0.0.6"), "next-sandbox", "101"
@@ -310,7 +316,7 @@ func TestI1AnAddressIsLeftToAnotherPodOnceTheSandboxBeforeIsGone(t *testing.T) {
 				taken.PodRef, taken.Owner, taken.Releasing = v1alpha1.TombstonePrefix+"/"+tc.tombstone, nil, tc.tombstone
 			}
 			tc.before(&s)
-			f := newWorld(t, onepod.PodOf("old", "10.0.0.6"), s.record, rival, s.node)
+			f := newWorld(t, onepod.PodOf("old", s.shown), s.record, rival, s.node)
 			s.world, f.r.options.Evidence = f, release.EvidenceAgent
 			f.Pool.Entries, f.Pool.Cached, f.Pool.Version = entries, "102", "102"
 			f.Pool.Removed = []ipam.Removed{{Place: placeOfOld, SandboxID: "old-sandbox"}}

@@ -83,8 +83,8 @@ var ownershipMutants = []mutant{
 	{
 		rule: "I1: the later sandbox is disowned only once each that it followed is dropped",
 		file: "internal/release/followed.go",
-		old:  `case !held || d.Action != Disown:`,
-		new:  `case !held || d.Action != Keep:`, by: inRelease,
+		old:  `case d.Action != Disown || !s.sharesWith(`,
+		new:  `case d.Action != Keep || !s.sharesWith(`, by: inRelease,
 	},
 	{
 		rule: "I1: without agents, only the same machine's next sandbox shows that the one before was stopped",

@@ -13,8 +13,26 @@ var decisionMutants = []mutant{
 	{
 		rule: "I1: a sandbox that a later one followed at one address holds that one",
 		file: "internal/release/followed.go",
-		old:  `d.Action == Release && sharesUnproven(sandboxes, judged, i)`,
-		new:  `d.Action == Unprotect && sharesUnproven(sandboxes, judged, i)`, by: []string{"./internal/release"},
+		old:  `d.Action == Release && s.sharesWith(`,
+		new:  `d.Action == Unprotect && s.sharesWith(`, by: inRelease,
+	},
+	{
+		rule: "I1: a sandbox with an entry waits for those that share it",
+		file: "internal/release/followed.go",
+		old:  `if s.Superseded {`,
+		new:  `if s.Superseded || s.ID != "" {`, by: inRelease,
+	},
+	{
+		rule: "I1: an address that the live pod shows is kept",
+		file: "internal/facts/read.go",
+		old:  `|| r.isShownAlive(taken) {`,
+		new:  `{`, by: inPods,
+	},
+	{
+		rule: "I1: a sandbox that no record has may use what an earlier one had",
+		file: "internal/facts/read.go",
+		old:  `r.Record.Spec.SandboxesSeen != v1alpha1.SandboxesSeenAll || `,
+		new:  ``, by: inPods,
 	},
 	{
 		rule: "I1: what another pod took is left to it only once the sandbox before is proven gone",
@@ -31,20 +49,20 @@ var decisionMutants = []mutant{
 	{
 		rule: "I1: a later sandbox with an address on another interface may use the one before",
 		file: "internal/facts/read.go",
-		old:  `a.Interface == recorded.Interface && `,
-		new:  ``, by: inPods,
+		old:  `next.Pool == a.Pool && next.Interface == a.Interface &&`,
+		new:  `next.Pool == a.Pool &&`, by: inPods,
 	},
 	{
 		rule: "I1: a sandbox that only its ADD ties to its pod is not followed by one with another address",
 		file: "internal/facts/read.go",
-		old:  `r.gotAnother(entry) && !release.OnlyWatched(s.Attribution)`,
-		new:  `r.gotAnother(entry)`, by: inPods,
+		old:  `!mayBeElsewhere && r.gotAnother(entry)`,
+		new:  `(true || mayBeElsewhere) && r.gotAnother(entry)`, by: inPods,
 	},
 	{
 		rule: "I1: an earlier sandbox with another address does not follow a later one",
 		file: "internal/facts/read.go",
-		old:  `ProvesAbsence(a.PoolResourceVersion, recorded.PoolResourceVersion)`,
-		new:  `a.PoolResourceVersion != ""`, by: inPods,
+		old:  `ProvesAbsence(next.PoolResourceVersion, a.PoolResourceVersion)`,
+		new:  `next.PoolResourceVersion != ""`, by: inPods,
 	},
 	{
 		rule: "I1: a later sandbox stays on record until the tombstone for the earlier one stands",

@@ -73,17 +73,27 @@ func (r *Read) NeedsNode() bool {
 }
 
 // gotAnother says whether others took the address of an entry over, and a later sandbox of the UID has another one for its interface: an IPAM gives a
-// sandbox one for each interface, so the later one does not use this one (docs/decisions/0317).
+// sandbox one for each interface, so the later one does not use this one. A sandbox that no record has may (docs/decisions/0317).
 func (r *Read) gotAnother(taken *Held) bool {
 	recorded := RecordedAddress(r.Record, taken.Key)
-	if !taken.Superseded || taken.Removed || recorded == nil || recorded.Interface == "" {
+	if !taken.Superseded || taken.Removed || recorded == nil || recorded.Interface == "" || r.Record.Spec.SandboxesSeen != v1alpha1.SandboxesSeenAll || r.isShownAlive(taken) {
 		return false
 	}
 	return slices.ContainsFunc(r.Held, func(later Held) bool {
 		a := RecordedAddress(r.Record, later.Key)
-		return a != nil && !later.Superseded && later.SandboxID != taken.SandboxID && a.Backend == recorded.Backend && a.Pool == recorded.Pool &&
-			a.Interface == recorded.Interface && ProvesAbsence(a.PoolResourceVersion, recorded.PoolResourceVersion)
+		return !later.Superseded && later.Releasing == "" && a != nil && isNextAt(recorded, a)
 	})
+}
+
+// isNextAt says whether another sandbox had its address later, from the same pool for the same interface.
+func isNextAt(a, next *v1alpha1.AddressRecord) bool {
+	return next.SandboxID != a.SandboxID && next.Backend == a.Backend && next.Pool == a.Pool && next.Interface == a.Interface &&
+		ProvesAbsence(next.PoolResourceVersion, a.PoolResourceVersion)
+}
+
+// isShownAlive says whether the pod is there, has not ended, and shows the address of an entry.
+func (r *Read) isShownAlive(held *Held) bool {
+	return r.Object != nil && r.Object.DeletionTimestamp == nil && !IsTerminal(r.Object) && ShowsAddress(r.Object, held.Key)
 }
 
 // endedEmpty says whether the kubelet terminated a pod that is being deleted, no pool has an entry for it, and no agent was queried: then no state of
@@ -158,19 +168,25 @@ func (r *Read) sandboxes() release.Fact[[]release.Sandbox] {
 			index[entry.SandboxID] = at
 			exchange := r.Queries.About(entry.SandboxID, r.reporterOf(entry.SandboxID))
 			sandboxes = append(sandboxes, release.Sandbox{ID: entry.SandboxID, Machine: Machine(r.Record, entry.SandboxID),
-				Attribution: Attributed(r.Record, &r.Queries, r.UID, entry.SandboxID, entry.Attribution), Query: exchange.Query, Response: exchange.Response, Followed: true})
+				Attribution: Attributed(r.Record, &r.Queries, r.UID, entry.SandboxID, entry.Attribution), Query: exchange.Query, Response: exchange.Response, Followed: true, Superseded: true})
 		}
-		s := &sandboxes[at]
-		s.Followed = s.Followed && (entry.Followed || r.gotAnother(entry) && !release.OnlyWatched(s.Attribution))
-		s.Shares = append(s.Shares, r.othersAt(entry)...)
-		s.Conflict = s.Conflict || entry.Conflict
-		s.Shown = s.Shown || Shows(r.Object, entry)
-		// The persisted time, so that a restart never shortens a wait.
-		if a := RecordedAddress(r.Record, entry.Key); a != nil && a.ObservedTime.After(s.UnchangedSince) {
-			s.UnchangedSince = a.ObservedTime.Time
-		}
+		r.addEntry(&sandboxes[at], entry)
 	}
 	return release.Known(sandboxes)
+}
+
+// addEntry adds to a sandbox what a further entry of it shows.
+func (r *Read) addEntry(s *release.Sandbox, entry *Held) {
+	mayBeElsewhere := r.Evidence == release.EvidenceAgent && release.OnlyWatched(s.Attribution) // then every node would be queried
+	s.Followed = s.Followed && (entry.Followed || !mayBeElsewhere && r.gotAnother(entry))
+	s.Superseded = s.Superseded && entry.Superseded && !entry.Removed
+	s.Shares = append(s.Shares, r.othersAt(entry)...)
+	s.Conflict = s.Conflict || entry.Conflict
+	s.Shown = s.Shown || Shows(r.Object, entry)
+	// The persisted time, so that a restart never shortens a wait.
+	if a := RecordedAddress(r.Record, entry.Key); a != nil && a.ObservedTime.After(s.UnchangedSince) {
+		s.UnchangedSince = a.ObservedTime.Time
+	}
 }
 
 // othersAt are the other sandboxes of the UID that have, or had, the address of an entry.

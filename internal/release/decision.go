@@ -63,7 +63,7 @@ const (
 	// Disown: only the time of their ADD, or their name, ties Sandboxes to the pod, and its node never had them. Their addresses become those of
 	// an orphan, about which every node is queried.
 	Disown Action = "Disown"
-	// Drop: Sandboxes are proven gone, and later ones of the pod have their addresses: they are removed from the record, and no pool is written.
+	// Drop: Sandboxes are proven gone, and others have their addresses: they are removed from the record, and no pool is written.
 	Drop Action = "Drop"
 	// Rewrite: the pool entries of Sandboxes that the pod shows are given to their Successors.
 	Rewrite Action = "Rewrite"

@@ -31,7 +31,7 @@
 //	PossibleClone             same machine IDs, another boot and     Wait(NodeReplaced) until that Node is NodeGoneDelay old, and on Hold;
 //	                          Node UID: a clone, or a reboot         Wait(MachineUnknown) while another Node has the machine's IDs
 //	SandboxReplaced           kubelet: the same machine made a later Drop
-//	                          sandbox of the pod with its addresses
+//	                          sandbox of the pod, which follows it
 //	NodeDeleted               the Node object is gone                Release after NodeGoneDelay without a sign that its machine is alive (no entries:
 //	                                                                 Unprotect); before it, on Hold, or where no machine is recorded:
 //	                                                                 Wait(NodeGone); where the last report of its agent was

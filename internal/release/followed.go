@@ -9,26 +9,30 @@ import (
 )
 
 // followedFirst turns the release of a followed sandbox into a Drop, and delays that of each later one until all that share an address with it are
-// proven gone: the pool has one entry for all of them (docs/decisions/0135).
+// proven gone: the pool has one entry for all of them (docs/decisions/0135). An earlier one without entries has nothing to wait for.
 func followedFirst(sandboxes []Sandbox, judged []Decision) []Decision {
-	held := slices.ContainsFunc(sandboxes, func(s Sandbox) bool { return s.Followed })
+	isProven := func(j int) bool { return judged[j].Action == Release || judged[j].Action == Drop }
 	var in []Decision
 	for i, d := range judged {
+		s := &sandboxes[i]
 		switch {
-		case sandboxes[i].Followed:
+		case s.Followed:
 			in = append(in, dropFollowed(d))
-		case d.Action == Release && sharesUnproven(sandboxes, judged, i):
-		case !held || d.Action != Disown:
+		case d.Action == Release && s.sharesWith(sandboxes, func(j int) bool { return !isProven(j) }):
+			if s.Superseded {
+				in = append(in, dropFollowed(d))
+			}
+		case d.Action != Disown || !s.sharesWith(sandboxes, func(j int) bool { return sandboxes[j].Followed }):
 			in = append(in, d)
 		}
 	}
 	return in
 }
 
-// sharesUnproven says whether another sandbox of the pod that shares an address is not proven gone.
-func sharesUnproven(sandboxes []Sandbox, judged []Decision, i int) bool {
-	for j := range sandboxes {
-		if isProven := judged[j].Action == Release || judged[j].Action == Drop; !isProven && slices.Contains(sandboxes[i].Shares, sandboxes[j].ID) {
+// sharesWith says whether the sandbox shares an address with another one of those of the pod.
+func (s *Sandbox) sharesWith(all []Sandbox, with func(j int) bool) bool {
+	for j := range all {
+		if with(j) && slices.Contains(s.Shares, all[j].ID) {
 			return true
 		}
 	}
@@ -69,5 +73,5 @@ func replacedByItsKubelet(o Observation, s *Sandbox) bool {
 
 func dropReplaced(row Row, s *Sandbox) Decision {
 	return Decision{Row: row, Action: Drop, Reason: v1alpha1.ReasonSandboxReplaced, Sandboxes: []string{s.ID},
-		Message: "sandbox " + s.ID + ": the kubelet made another sandbox of the pod in its place, which has its address"}
+		Message: "sandbox " + s.ID + ": the kubelet made another sandbox of the pod in its place"}
 }

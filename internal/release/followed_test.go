@@ -39,7 +39,7 @@ func TestI1ASandboxThatALaterOneFollowedIsNotForgotten(t *testing.T) {
 	}
 	later := sandbox("s2", queried(newQuery(func(q *Query) { q.SandboxID = "s2" }), Known(responded(gone, func(r *Response) { r.SandboxID = "s2" }))))
 	alone := later
-	disowned := sandbox("s2", watched, queried(newQuery(func(q *Query) { q.SandboxID = "s2" }), Known(responded(gone, ofPod(""), func(r *Response) {
+	disowned := sandbox("s2", watched, shares("s1"), queried(newQuery(func(q *Query) { q.SandboxID = "s2" }), Known(responded(gone, ofPod(""), func(r *Response) {
 		r.SandboxID, r.Reason = "s2", string(v1alpha1.ReasonSandboxNeverListed)
 	}))))
 	later.Shares = []string{"s1"}
@@ -88,6 +88,12 @@ func TestI1ASandboxThatALaterOneFollowedIsNotForgotten(t *testing.T) {
 			terminating(agent, finished, sandboxes(sandbox("s1", byAgent(notLoaded), shares("s2")), later)), Decision{Row: RowTerminatedAfterDeletion, Action: Wait, Reason: v1alpha1.ReasonSandboxRunning}},
 		"it was followed at one of its addresses only, and both are gone": {
 			terminating(agent, finished, sandboxes(sandbox("s1", byAgent(gone), shares("s2")), later)), Decision{Row: RowTerminatedAfterDeletion, Action: Release, Reason: v1alpha1.ReasonSandboxGone, Sandboxes: []string{"s1", "s2"}}},
+		"others have each of its addresses: it is dropped, though the later one is in a conflict": {
+			terminating(agent, finished, sandboxes(sandbox("s1", byAgent(gone), shares("s2"), func(s *Sandbox) { s.Superseded = true }), sandbox("s2", func(s *Sandbox) { s.Conflict = true }))),
+			Decision{Row: RowTerminatedAfterDeletion, Action: Drop, Reason: v1alpha1.ReasonSandboxGone, Sandboxes: []string{"s1"}}},
+		"it has an entry, and shares the address of a later one in a conflict": {
+			terminating(agent, finished, sandboxes(sandbox("s1", byAgent(gone), shares("s2")), sandbox("s2", func(s *Sandbox) { s.Conflict = true }))),
+			Decision{Row: RowAddressConflict, Action: Wait, Reason: v1alpha1.ReasonConflict}},
 		"it is not gone, and only its ADD ties the later one to the pod": {
 			terminating(agent, finished, sandboxes(sandbox("s1", isFollowed, byAgent(notLoaded)), disowned)), Decision{Row: RowTerminatedAfterDeletion, Action: Wait, Reason: v1alpha1.ReasonSandboxRunning}},
 		"another pod has its address, and the later one has another: that one's is released on its own proof": {

@@ -125,6 +125,8 @@ type Sandbox struct {
 	Shown bool
 	// Followed: it has no entry. A later sandbox of the same pod UID has, or had, its addresses, or has others for their interfaces.
 	Followed bool
+	// Superseded: it has no entry, because other sandboxes, of any pod UID, have its addresses.
+	Superseded bool
 	// Shares are the pod's other sandboxes that have, or had, one of its addresses.
 	Shares []string
 	// Conflict: one of its addresses belongs to another pod UID that is not proven gone.

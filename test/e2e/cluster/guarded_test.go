@@ -19,6 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 )
 
 // guardedSpecs are what Holdfast has to live through; each ends with no pod left, and is then judged like every other.
@@ -29,6 +31,7 @@ var guardedSpecs = map[string]guardedSpec{
 	"Jobs complete in a pool that has fewer addresses than Jobs":                {capacity: 1, core: true, play: completedJobs},
 	"a namespace is deleted":                                                    {capacity: 4, core: true, play: namespaceDeleted},
 	"a node is drained":                                                         {capacity: 3, nodes: true, play: drained},
+	"a node reboots under its pods":                                             {capacity: 6, nodes: true, versions: Label(interfaces), play: rebooted},
 	"whereabouts' token names no node, so that its own CNI DEL is not let past": {capacity: 2, nodes: true, play: namelessToken},
 }
 
@@ -144,6 +147,46 @@ func upgrade(ctx context.Context) {
 	changeManager(ctx, func(deployment *appsv1.Deployment) {
 		deployment.Spec.Template.Labels["holdfast.dev/suite-revision"] = strconv.FormatInt(deployment.Generation, 10)
 	})
+}
+
+// rebooted starts a node again under its pods. CNI DEL frees their addresses, and the CNI ADDs of their next sandboxes give them out in any order. No
+// record keeps an address that its pod had before, or is in a conflict.
+func rebooted(ctx context.Context, w *world) {
+	pods := map[string]string{}
+	for i := range 6 {
+		pod := w.pinned(ctx, fmt.Sprintf("lone-%d", i), first)
+		pods[string(pod.UID)] = pod.Name
+	}
+	for _, name := range pods {
+		w.awaitPod(ctx, name)
+	}
+	// sandboxes are those on record, by address, and by the name of the pod.
+	sandboxes := func(g Gomega) map[string]string {
+		var records v1alpha1.IPAllocationList
+		g.Expect(admin.List(ctx, &records)).To(Succeed())
+		found := map[string]string{}
+		for i := range records.Items {
+			if record := &records.Items[i]; pods[record.Name] != "" {
+				g.Expect(record.Status.State.IsInUse()).To(BeTrue(), "the record of %s is in state %s", pods[record.Name], record.Status.State)
+				g.Expect(record.Spec.Addresses).To(HaveLen(1), "the record of %s", pods[record.Name])
+				found[pods[record.Name]] = record.Spec.Addresses[0].IP + " " + record.Spec.Addresses[0].SandboxID
+			}
+		}
+		g.Expect(found).To(HaveLen(len(pods)))
+		return found
+	}
+	var before, after map[string]string
+	Eventually(func(g Gomega) { before = sandboxes(g) }).WithContext(ctx).Should(Succeed())
+	breakNode(ctx, "reboot", first)
+	awaitReady(ctx, first, true)
+	By("wait until each record has the address of the next sandbox alone, and no conflict")
+	Eventually(func(g Gomega) {
+		after = sandboxes(g)
+		for name, sandbox := range after {
+			g.Expect(sandbox).NotTo(HaveSuffix(strings.Fields(before[name])[1]), "%s has its sandbox from before the reboot", name)
+		}
+	}).WithContext(ctx).WithTimeout(nodeSoon).Should(Succeed())
+	AddReportEntry("before and after the reboot", fmt.Sprint(before, after))
 }
 
 // sandboxKilled kills the process that keeps a pod's sandbox; the kubelet makes another one for the same pod.

@@ -55,7 +55,7 @@ func (w *World) endWaits() {
 		if waits(forAPerson) || w.plan.Unowned && slices.ContainsFunc(forAPersonCloned, waits) || slices.ContainsFunc(forAPersonMoved, waits) && w.movedUnder(records[name]) {
 			w.releaseByHand(records[name])
 		}
-		if waits(forAReplacement) {
+		if slices.ContainsFunc(forAReplacement, waits) {
 			w.replaceRivals(name, records)
 		}
 		if w.standsInTheWay(name, records[name]) {
@@ -113,8 +113,8 @@ func (w *World) deleteRecord(record *unstructured.Unstructured) {
 	w.locked(func() { w.byHand++ })
 }
 
-// forAReplacement is a wait for which the runbook tells the user to replace a pod.
-const forAReplacement = " Conflict:"
+// forAReplacement are the waits for which the runbook tells the user to replace a pod.
+var forAReplacement = []string{" Conflict:", " AddressShown:"}
 
 // replaceRivals deletes live pods whose records share an address with a record.
 func (w *World) replaceRivals(name string, records objects) {
