@@ -26,7 +26,6 @@ import (
 )
 
 const (
-	deletedNodes, deletedRecords = 100, 5000
 	// deletedPool is how many entries a pool has; goneDelay is waited for, and costs nothing.
 	deletedPool = 400
 	goneDelay   = 10 * time.Second
@@ -35,31 +34,44 @@ const (
 	bareWrites = "the same writes"
 )
 
-// nodesDeleted deletes Nodes, and then their pods as the pod garbage collector does, and waits for the end of the last pod. The other arm makes as many
+var (
+	nodesDeleted = nodesGone("nodes-deleted", 100, 5000, 3)
+	// manyNodesDeleted is as large as a cluster can be, and takes an hour.
+	manyNodesDeleted = nodesGone("nodes-deleted-1000", 1000, 50_000, 1)
+)
+
+// nodesGone deletes Nodes, and then their pods as the pod garbage collector does, and waits for the end of the last pod. The other arm makes as many
 // writes of each kind, under the same account, and decides nothing. The controller manager is stopped: its collector is slower than either.
-var nodesDeleted = experiment{
-	repeats: 3,
-	cold:    true,
-	needs: needs{auditLog: true, configure: func(c *configv1alpha1.ManagerConfiguration) {
-		c.Delays.NodeGoneDelay = &metav1.Duration{Duration: goneDelay}
-	}},
-	rows: []row{{
-		Row: page.Row{Name: "nodes-deleted", Title: fmt.Sprintf("%d Nodes deleted with %d records: last release after the delay", deletedNodes, deletedRecords), Against: "the same writes made bare", Unit: ratio,
-			Target: result.Target{Op: result.AtMost, Value: 1.3}, Limit: "Each release reads the pool live before and after its writes, and the end of a delay is confirmed by live lists."},
-		figure: func(turns map[string]result.Turn) float64 {
-			return turns[ours].Values[afterDelay] / turns[bareWrites].WallSeconds
+func nodesGone(name string, nodes, records, repeats int) experiment {
+	title := fmt.Sprintf("%d Nodes deleted with %d records: last release after the delay", nodes, records)
+	if repeats == 1 {
+		title += ", measured once"
+	}
+	return experiment{
+		repeats: repeats,
+		cold:    true,
+		named:   repeats == 1,
+		needs: needs{auditLog: true, configure: func(c *configv1alpha1.ManagerConfiguration) {
+			c.Delays.NodeGoneDelay = &metav1.Duration{Duration: goneDelay}
+		}},
+		rows: []row{{
+			Row: page.Row{Name: name, Title: title, Against: "the same writes made bare", Unit: ratio,
+				Target: result.Target{Op: result.AtMost, Value: 1.3}, Limit: "Each release reads the pool live before and after its writes, and the end of a delay is confirmed by live lists."},
+			figure: func(turns map[string]result.Turn) float64 {
+				return turns[ours].Values[afterDelay] / turns[bareWrites].WallSeconds
+			},
+		}},
+		prepare: func(ctx context.Context, w *world) ([]arm, error) {
+			d, err := w.deletions(ctx, w.size(nodes, nodes/20), w.size(records, records/20))
+			if err != nil {
+				return nil, err
+			}
+			return []arm{
+				{name: ours, before: d.settle, run: d.deleteNodes},
+				{name: bareWrites, before: d.terminating, run: d.writeBare},
+			}, nil
 		},
-	}},
-	prepare: func(ctx context.Context, w *world) ([]arm, error) {
-		d, err := w.deletions(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return []arm{
-			{name: ours, before: d.settle, run: d.deleteNodes},
-			{name: bareWrites, before: d.terminating, run: d.writeBare},
-		}, nil
-	},
+	}
 }
 
 // deletions have pods on Nodes that are deleted.
@@ -70,13 +82,15 @@ type deletions struct {
 	load    kubernetes.Interface
 	manager client.Client
 	n       int
+	// patience bounds the wait for all releases.
+	patience time.Duration
 	// terminated is the first pod as it is once it is being deleted, and podKey its key in etcd.
 	terminated, podKey string
 	// counted are the manager's calls of the last turn.
 	counted calls
 }
 
-func (w *world) deletions(ctx context.Context) (*deletions, error) {
+func (w *world) deletions(ctx context.Context, nodes, records int) (*deletions, error) {
 	if err := w.namespace(ctx, oursNamespace); err != nil {
 		return nil, err
 	}
@@ -84,7 +98,7 @@ func (w *world) deletions(ctx context.Context) (*deletions, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &deletions{w: w, n: w.size(deletedRecords, deletedRecords/20)}
+	d := &deletions{w: w, n: records, patience: settleTimeout * time.Duration(1+records/10_000)}
 	if d.load, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, err
 	}
@@ -101,7 +115,7 @@ func (w *world) deletions(ctx context.Context) (*deletions, error) {
 	if d.p, err = w.populate(ctx); err != nil {
 		return nil, err
 	}
-	d.p.nodes, d.p.spread = d.nodes, w.size(deletedNodes, deletedNodes/20)
+	d.p.nodes, d.p.spread = d.nodes, nodes
 	if err := d.terminate(); err != nil {
 		return nil, err
 	}
@@ -177,13 +191,13 @@ func (d *deletions) deleteNodes(ctx context.Context) (int, map[string]float64, e
 		if err = errors.Join(err, d.deletePods(ctx)); err != nil {
 			return err
 		}
-		return await(ctx, "the release of all pods of deleted Nodes", func(ctx context.Context) (bool, error) {
+		return awaitFor(ctx, d.patience, "the release of all pods of deleted Nodes", func(ctx context.Context) (bool, error) {
 			pods, err := d.load.CoreV1().Pods(oursNamespace).List(ctx, metav1.ListOptions{Limit: 2})
 			return err == nil && len(pods.Items) == 1, err // the first pod stays
 		})
 	})
 	if d.w.options.Base && errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return 0, nil, impossible(fmt.Sprintf("after %s that version had not released all of them", settleTimeout))
+		return 0, nil, impossible(fmt.Sprintf("after %s that version had not released all of them", d.patience))
 	}
 	if err != nil {
 		return 0, nil, err

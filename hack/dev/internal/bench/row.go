@@ -28,6 +28,8 @@ type experiment struct {
 	repeats int
 	// cold reports whether the first repeat counts: a turn takes so long that nothing has to warm up. Otherwise one more comes first, which does not count.
 	cold bool
+	// named experiments are measured only where ONLY names them: they take an hour.
+	named bool
 	// slices are the parts of a turn, between which the arms take turns: for what changes faster than a turn takes. One by default.
 	slices int
 	// needs are what the cluster has to have.
@@ -71,7 +73,8 @@ type needs struct {
 
 // experiments in the order in which they run.
 var experiments = []experiment{creation, admissions, oneAtATime, life, unguardedPods, finalizersOff, watchedWrites, poolGuard, agentQueries, auditUnchanged, releaseLatency, heap,
-	admissionPolicy, burstDelete, turnover, turnoverUngraceful, agentsRestart, amongRecords, slopes, failover, reclaim, nodesDeleted, nodeObjects}
+	admissionPolicy, burstDelete, turnover, turnoverUngraceful, agentsRestart, amongRecords, slopes, failover, reclaim, nodesDeleted, nodeObjects,
+	manyNodesDeleted}
 
 // Rows of the page, in its order: those of all experiments.
 func Rows() []page.Row {

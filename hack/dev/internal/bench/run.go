@@ -72,7 +72,7 @@ func (o Options) choose() ([]experiment, error) {
 			if err != nil {
 				return nil, err
 			}
-			named := len(o.Only) == 0 || slices.Contains(o.Only, r.Name)
+			named := len(o.Only) == 0 && !e.named || slices.Contains(o.Only, r.Name)
 			wanted = wanted || named && (!o.Missing || !measured)
 		}
 		if wanted {

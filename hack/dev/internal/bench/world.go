@@ -283,7 +283,11 @@ func (w *world) awaitNoPods(ctx context.Context, namespace string) error {
 
 // await repeats the check until it passes.
 func await(ctx context.Context, what string, check func(context.Context) (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	return awaitFor(ctx, settleTimeout, what, check)
+}
+
+func awaitFor(ctx context.Context, timeout time.Duration, what string, check func(context.Context) (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
