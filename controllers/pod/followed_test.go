@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
@@ -263,8 +264,10 @@ func TestI1AnAddressIsLeftToAnotherPodOnceTheSandboxBeforeIsGone(t *testing.T) {
 	}
 	none := func(*setup) {}
 	replaced := func(s *setup) {
+		s.world.Successor = "next-sandbox"
 		s.world.respond("old-sandbox", v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReplaced, "old")
 	}
+	watched := func(s *setup) { s.record.Spec.Sandboxes[0].Attribution = v1alpha1.AttributionObservedAdd }
 	withoutAgents := func(s *setup) { s.world.r.options.Evidence = release.EvidenceKubelet }
 	for name, tc := range map[string]struct {
 		before, then func(*setup)
@@ -288,18 +291,35 @@ func TestI1AnAddressIsLeftToAnotherPodOnceTheSandboxBeforeIsGone(t *testing.T) {
 		"the interface is not recorded": {func(s *setup) {
 			s.record.Spec.Addresses[0].Interface, s.record.Spec.Addresses[1].Interface, s.next.Interface = "", "", ""
 		}, replaced, "", false},
-		"the pod shows the address":              {func(s *setup) { s.shown = "10.0.0.5" }, replaced, "", false},
-		"a sandbox may be missing in the record": {func(s *setup) { s.record.Spec.SandboxesSeen = v1alpha1.SandboxesSeenSome }, replaced, "", false},
+		"the pod shows the address": {func(s *setup) { s.shown = "10.0.0.5" }, replaced, "", false},
+		"the agent reports several others": {none, func(s *setup) {
+			s.world.respond("old-sandbox", v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReplaced, "old")
+		}, "", false},
+		"the agent reports another one": {none, func(s *setup) {
+			s.world.Successor = "lost-sandbox"
+			s.world.respond("old-sandbox", v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReplaced, "old")
+		}, "", false},
+		"a sandbox may be missing in the record, and the agent knows of none": {func(s *setup) {
+			s.record.Spec.SandboxesSeen = v1alpha1.SandboxesSeenSome
+		}, replaced, "", true},
+		"the network-status cannot be read": {func(s *setup) { s.shown = "" }, replaced, "", false},
 		"the other entry is a tombstone": {func(s *setup) {
 			s.next.Releasing, s.next.PodRef, s.next.Owner = "old", v1alpha1.TombstonePrefix+"/old", nil
 		}, replaced, "", false},
 		"the address of the other sandbox is older": {func(s *setup) { s.record.Spec.Addresses[1].PoolResourceVersion = "99" }, replaced, "", false},
-		"only its ADD was watched, and its node never listed it: it may run on another node": {
-			func(s *setup) { s.record.Spec.Sandboxes[0].Attribution = v1alpha1.AttributionObservedAdd },
-			func(s *setup) {
-				s.world.respond("old-sandbox", v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReplaced, "")
-			}, "", false,
-		},
+		"only its ADD was watched, and its node never listed it: it may run on another node": {watched, func(s *setup) {
+			s.world.Successor = "next-sandbox"
+			s.world.respond("old-sandbox", v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReplaced, "")
+		}, "", false},
+		"only its ADD was watched, and its node listed it with this pod": {watched, replaced, "", true},
+		"only its ADD was watched, and the pod has shown its address": {watched, func(s *setup) {
+			s.world.Successor = "next-sandbox"
+			s.world.r.options.Witness.Show("old", "old-sandbox")
+			s.world.respond("old-sandbox", v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReplaced, "")
+		}, "", true},
+		"without agents, a sandbox may be missing in the record": {func(s *setup) {
+			s.record.Spec.SandboxesSeen = v1alpha1.SandboxesSeenSome
+		}, withoutAgents, "", false},
 		"without agents":                     {none, withoutAgents, "", true},
 		"without agents, on another machine": {func(s *setup) { s.node = onepod.Node("node", "node-1", "m2") }, withoutAgents, "", false},
 	} {
@@ -316,7 +336,11 @@ func TestI1AnAddressIsLeftToAnotherPodOnceTheSandboxBeforeIsGone(t *testing.T) {
 				taken.PodRef, taken.Owner, taken.Releasing = v1alpha1.TombstonePrefix+"/"+tc.tombstone, nil, tc.tombstone
 			}
 			tc.before(&s)
-			f := newWorld(t, onepod.PodOf("old", s.shown), s.record, rival, s.node)
+			pod := onepod.PodOf("old", s.shown)
+			if s.shown == "" {
+				pod.Annotations[podnetwork.StatusAnnotation] = "{"
+			}
+			f := newWorld(t, pod, s.record, rival, s.node)
 			s.world, f.r.options.Evidence = f, release.EvidenceAgent
 			f.Pool.Entries, f.Pool.Cached, f.Pool.Version = entries, "102", "102"
 			f.Pool.Removed = []ipam.Removed{{Place: placeOfOld, SandboxID: "old-sandbox"}}

@@ -59,7 +59,7 @@ func (r *Reconciler) rememberAddress(ctx context.Context, v *view, snapshot read
 // addWatched adds the observed network-status of the pod to the evidence for a sandbox.
 func (r *Reconciler) addWatched(v *view, held *facts.Held) {
 	switch {
-	case held.Followed && held.Attribution == v1alpha1.AttributionObservedAdd && r.options.Witness.HasShown(v.uid, held.SandboxID):
+	case held.Superseded && held.Attribution == v1alpha1.AttributionObservedAdd && r.options.Witness.HasShown(v.uid, held.SandboxID):
 		held.Attribution = v1alpha1.AttributionNetworkStatus // the present network-status may be of the later sandbox
 	case held.Superseded && !held.Followed: // the network-status is written after the record, and causes no further write
 		held.Attribution = ownership.Strengthened(held.Attribution, r.options.Witness.ShownAlive(v.uid), ownership.Entry{IP: held.IP, Interface: held.Interface})

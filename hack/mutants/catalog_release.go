@@ -25,14 +25,26 @@ var decisionMutants = []mutant{
 	{
 		rule: "I1: an address that the live pod shows is kept",
 		file: "internal/facts/read.go",
-		old:  `|| r.isShownAlive(taken) {`,
+		old:  `|| r.mayShow(taken) {`,
 		new:  `{`, by: inPods,
 	},
 	{
 		rule: "I1: a sandbox that no record has may use what an earlier one had",
 		file: "internal/facts/read.go",
-		old:  `r.Record.Spec.SandboxesSeen != v1alpha1.SandboxesSeenAll || `,
-		new:  ``, by: inPods,
+		old:  `return r.Record.Spec.SandboxesSeen == v1alpha1.SandboxesSeenAll`,
+		new:  `return r.Record.Spec.SandboxesSeen != ""`, by: inPods,
+	},
+	{
+		rule: "I1: another sandbox than the later one may use what an earlier one had",
+		file: "internal/facts/read.go",
+		old:  `s.Response.Get().SuccessorID == later`,
+		new:  `s.Response.Get().SuccessorID != "later"`, by: inPods,
+	},
+	{
+		rule: "I1: a successor is named only where it is the only other sandbox",
+		file: "internal/handshake/judge.go",
+		old:  `if len(others) == 1 {`,
+		new:  `if len(others) >= 1 {`, by: []string{"./internal/handshake"},
 	},
 	{
 		rule: "I1: what another pod took is left to it only once the sandbox before is proven gone",
@@ -55,8 +67,8 @@ var decisionMutants = []mutant{
 	{
 		rule: "I1: a sandbox that only its ADD ties to its pod is not followed by one with another address",
 		file: "internal/facts/read.go",
-		old:  `!mayBeElsewhere && r.gotAnother(entry)`,
-		new:  `(true || mayBeElsewhere) && r.gotAnother(entry)`, by: inPods,
+		old:  `return !release.OnlyWatched(s.Attribution) && s.Response`,
+		new:  `return s.Response`, by: inPods,
 	},
 	{
 		rule: "I1: an earlier sandbox with another address does not follow a later one",

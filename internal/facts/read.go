@@ -69,19 +69,19 @@ func (r *Read) NeedsNode() bool {
 		return false
 	}
 	return !r.Pod.IsKnown() || r.Pod.Get().Deleting || Ending(r.Pod, r.Record).ByKubelet() || (r.Evidence == release.EvidenceAgent && len(r.Held) > 0) ||
-		slices.ContainsFunc(r.Held, func(held Held) bool { return held.Followed || r.gotAnother(&held) })
+		slices.ContainsFunc(r.Held, func(held Held) bool { return held.Superseded })
 }
 
-// gotAnother says whether others took the address of an entry over, and a later sandbox of the UID has another one for its interface: an IPAM gives a
-// sandbox one for each interface, so the later one does not use this one. A sandbox that no record has may (docs/decisions/0317).
-func (r *Read) gotAnother(taken *Held) bool {
+// gotAnother says whether others took the address of a sandbox's entry over, and a later sandbox of the UID has another one for its interface: an IPAM
+// gives a sandbox one for each interface, so the later one does not use this one (docs/decisions/0317).
+func (r *Read) gotAnother(taken *Held, s *release.Sandbox) bool {
 	recorded := RecordedAddress(r.Record, taken.Key)
-	if !taken.Superseded || taken.Removed || recorded == nil || recorded.Interface == "" || r.Record.Spec.SandboxesSeen != v1alpha1.SandboxesSeenAll || r.isShownAlive(taken) {
+	if !taken.Superseded || taken.Removed || recorded == nil || recorded.Interface == "" || r.mayShow(taken) {
 		return false
 	}
 	return slices.ContainsFunc(r.Held, func(later Held) bool {
 		a := RecordedAddress(r.Record, later.Key)
-		return !later.Superseded && later.Releasing == "" && a != nil && isNextAt(recorded, a)
+		return !later.Superseded && later.Releasing == "" && a != nil && isNextAt(recorded, a) && r.isOnlyOther(later.SandboxID, s)
 	})
 }
 
@@ -91,9 +91,22 @@ func isNextAt(a, next *v1alpha1.AddressRecord) bool {
 		ProvesAbsence(next.PoolResourceVersion, a.PoolResourceVersion)
 }
 
-// isShownAlive says whether the pod is there, has not ended, and shows the address of an entry.
-func (r *Read) isShownAlive(held *Held) bool {
-	return r.Object != nil && r.Object.DeletionTimestamp == nil && !IsTerminal(r.Object) && ShowsAddress(r.Object, held.Key)
+// isOnlyOther says whether no other sandbox of the UID than the later one can have taken over what this one had: the agent reports the only one that is
+// not gone. Without agents the record has each. A sandbox that only its ADD ties to the pod may be on another node.
+func (r *Read) isOnlyOther(later string, s *release.Sandbox) bool {
+	if r.Evidence != release.EvidenceAgent {
+		return r.Record.Spec.SandboxesSeen == v1alpha1.SandboxesSeenAll
+	}
+	return !release.OnlyWatched(s.Attribution) && s.Response.IsKnown() && s.Response.Get().SuccessorID == later
+}
+
+// mayShow says whether the pod has not ended, and its network-status shows the address of an entry, or cannot be read as a whole.
+func (r *Read) mayShow(held *Held) bool {
+	if r.Object == nil || Ending(r.Pod, r.Record).ByKubelet() {
+		return false
+	}
+	shown, err := podnetwork.StatusAddresses(r.Object.Annotations)
+	return err != nil || slices.ContainsFunc(shown, func(s podnetwork.StatusAddress) bool { return s.IP == held.IP })
 }
 
 // endedEmpty says whether the kubelet terminated a pod that is being deleted, no pool has an entry for it, and no agent was queried: then no state of
@@ -177,8 +190,7 @@ func (r *Read) sandboxes() release.Fact[[]release.Sandbox] {
 
 // addEntry adds to a sandbox what a further entry of it shows.
 func (r *Read) addEntry(s *release.Sandbox, entry *Held) {
-	mayBeElsewhere := r.Evidence == release.EvidenceAgent && release.OnlyWatched(s.Attribution) // then every node would be queried
-	s.Followed = s.Followed && (entry.Followed || !mayBeElsewhere && r.gotAnother(entry))
+	s.Followed = s.Followed && (entry.Followed || r.gotAnother(entry, s))
 	s.Superseded = s.Superseded && entry.Superseded && !entry.Removed
 	s.Shares = append(s.Shares, r.othersAt(entry)...)
 	s.Conflict = s.Conflict || entry.Conflict

@@ -4,6 +4,7 @@ package handshake
 
 import (
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -50,13 +51,19 @@ func judge(q Query, l *Listing, r Recollection, s Settings, listed *Sandbox) Out
 	if w.Verdict != v1alpha1.VerdictReadyForRelease || l.Tasks.Problem != "" { // SandboxReplaced says that it is gone too
 		return w
 	}
-	next := r.Unloaded
-	if other := l.living(q.SandboxID, q.podsWith(r, listed)); other != nil {
-		next = other.ID
+	var others []string
+	for _, other := range l.living(q.SandboxID, q.podsWith(r, listed)) {
+		others = append(others, other.ID)
 	}
-	if next != "" {
-		w.Verdict, w.Reason, w.SuccessorID = v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReplaced, next
-		w.Message = fmt.Sprintf("the sandbox is gone (%s), but sandbox %s of the same pod is not, and may use its address", w.Message, next)
+	if r.Unloaded != "" {
+		others = append(others, r.Unloaded)
+	}
+	if len(others) > 0 {
+		w.Verdict, w.Reason = v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReplaced
+		w.Message = fmt.Sprintf("the sandbox is gone (%s), but of the same pod %s is not, and may use its address", w.Message, strings.Join(others, ", "))
+	}
+	if len(others) == 1 {
+		w.SuccessorID = others[0]
 	}
 	return w
 }
@@ -117,9 +124,9 @@ func judgeAny(q Query, l *Listing, r Recollection, s Settings) Outcome {
 	if q.RecordUID == "" || q.NodeUID == "" {
 		return Outcome{Kind: Pending, Message: "the query is about every sandbox of a pod UID, but names no pod UID, or no Node"}
 	}
-	if living := l.living("", []types.UID{q.RecordUID}); living != nil {
-		w := judgeListed(l, living)
-		w.SuccessorID, w.Message = living.ID, "sandbox "+living.ID+": "+w.Message
+	if living := l.living("", []types.UID{q.RecordUID}); len(living) > 0 {
+		w := judgeListed(l, living[0])
+		w.SuccessorID, w.Message = living[0].ID, "sandbox "+living[0].ID+": "+w.Message
 		return w
 	}
 	var seen types.UID

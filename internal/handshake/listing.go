@@ -36,19 +36,20 @@ func (l *Listing) gone(s *Sandbox) bool {
 	return judgeListed(l, s).Verdict == v1alpha1.VerdictReadyForRelease
 }
 
-// living finds a sandbox of one of the pod UIDs, except the one with ID other, that is not gone: preferably a ready one, else the first by
-// ID.
-func (l *Listing) living(other string, pods []types.UID) *Sandbox {
-	var found *Sandbox
+// living finds the sandboxes of some pod UIDs, except the one with ID other, that are not gone: ready ones first, and then by ID.
+func (l *Listing) living(other string, pods []types.UID) []*Sandbox {
+	var found []*Sandbox
 	for i := range l.Sandboxes {
-		s := &l.Sandboxes[i]
-		if s.ID == other || !slices.Contains(pods, s.Pod.UID) || l.gone(s) {
-			continue
-		}
-		if found == nil || s.before(found) {
-			found = s
+		if s := &l.Sandboxes[i]; s.ID != other && slices.Contains(pods, s.Pod.UID) && !l.gone(s) {
+			found = append(found, s)
 		}
 	}
+	slices.SortFunc(found, func(a, b *Sandbox) int {
+		if a.before(b) {
+			return -1
+		}
+		return 1
+	})
 	return found
 }
 

@@ -34,7 +34,7 @@ type Outcome struct {
 	Reason v1alpha1.Reason
 	// PodUID is the pod UID with which the sandbox was seen; empty if it was never seen.
 	PodUID types.UID
-	// SuccessorID is another sandbox of the same pod UID that is not gone. It is set with ReasonSandboxReplaced, and where a sandbox is the
+	// SuccessorID is another sandbox of the same pod UID that is not gone. It is set with ReasonSandboxReplaced, if it is the only one, and where a sandbox is the
 	// reason for DoNotRelease in response to AnySandbox.
 	SuccessorID string
 	// Time is when the list began on which the verdict rests.

@@ -42,7 +42,7 @@ type Response struct {
 	Time time.Time
 	// PodUID is the pod UID with which the agent saw the sandbox; empty if it never saw it.
 	PodUID types.UID
-	// SuccessorID is another sandbox of the pod UID, not gone, that the runtime lists in place of the queried one.
+	// SuccessorID is the only other sandbox of the pod UID that is not gone; empty if there are several.
 	SuccessorID string
 }
 

@@ -61,6 +61,8 @@ type World struct {
 	Writes     []string
 	// JudgedSince is from when on policies keep others from writing what a kubelet reports; zero where they are not in force.
 	JudgedSince time.Time
+	// Successor is the only other sandbox of the pod that agents report as not gone.
+	Successor string
 	// wanted are the queries that passes want, and queried the Node UIDs about which they are.
 	wanted  Wanted
 	queried []types.UID

@@ -100,7 +100,7 @@ func (f *World) Respond(record, sandboxID string, verdict v1alpha1.Verdict, reas
 			isQueried = true
 			object.Status.Responses = slices.DeleteFunc(object.Status.Responses, func(r v1alpha1.SandboxResponse) bool { return r.Record == record && r.SandboxID == sandboxID })
 			object.Status.Responses = append(object.Status.Responses, v1alpha1.SandboxResponse{Record: record, SandboxID: sandboxID, Epoch: q.Epoch, BootID: q.BootID,
-				Verdict: verdict, Reason: string(reason), PodUID: pod, Time: metav1.NewTime(f.Clock.Now())})
+				Verdict: verdict, Reason: string(reason), PodUID: pod, SuccessorID: f.Successor, Time: metav1.NewTime(f.Clock.Now())})
 			if err := f.Truth.Update(f.Context(), &object); err != nil {
 				f.Fatal(err)
 			}
