@@ -70,6 +70,7 @@ func Node(node *corev1.Node) release.Node {
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == corev1.NodeReady {
 			facts.Ready = node.Status.Conditions[i].Status == corev1.ConditionTrue
+			facts.Reports = facts.Ready || node.Status.Conditions[i].Status == corev1.ConditionFalse
 			facts.ReadySince = node.Status.Conditions[i].LastTransitionTime.Time
 		}
 	}

@@ -65,3 +65,16 @@ func TestATombstoneStandsForTheReferenceOfItsPod(t *testing.T) {
 		t.Errorf("the tombstone of another record: got %q (ours: %t)", held.PodRef, ours)
 	}
 }
+
+// TestANodeReportsWhileItsReadyConditionIsKnown: the node controller writes Unknown once a kubelet is silent.
+func TestANodeReportsWhileItsReadyConditionIsKnown(t *testing.T) {
+	for status, want := range map[corev1.ConditionStatus]bool{corev1.ConditionTrue: true, corev1.ConditionFalse: true, corev1.ConditionUnknown: false} {
+		node := facts.Node(&corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}}})
+		if node.Reports != want || node.Ready != (status == corev1.ConditionTrue) {
+			t.Errorf("Ready %s: reports %t, Ready %t", status, node.Reports, node.Ready)
+		}
+	}
+	if facts.Node(&corev1.Node{}).Reports {
+		t.Error("a Node without the condition reports")
+	}
+}

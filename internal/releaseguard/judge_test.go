@@ -46,11 +46,17 @@ func held(p Pod) Pod {
 }
 
 func ready(m release.Machine) release.Fact[release.Node] {
-	return release.Known(release.Node{Machine: m, Ready: true, Registered: began})
+	return release.Known(release.Node{Machine: m, Ready: true, Reports: true, Registered: began})
 }
 
-func notReady(m release.Machine) release.Fact[release.Node] {
+// silent is a Node of which the condition Ready is Unknown.
+func silent(m release.Machine) release.Fact[release.Node] {
 	return release.Known(release.Node{Machine: m, Registered: began})
+}
+
+// shuttingDown is a Node whose kubelet reports that it is not Ready.
+func shuttingDown(m release.Machine) release.Fact[release.Node] {
+	return release.Known(release.Node{Machine: m, Reports: true, Registered: began})
 }
 
 func onNode(name string) release.Fact[DaemonSetPod] {
@@ -59,7 +65,7 @@ func onNode(name string) release.Fact[DaemonSetPod] {
 
 // younger is a Ready Node that registered after the pods of the tests began.
 func younger(m release.Machine) release.Fact[release.Node] {
-	return release.Known(release.Node{Machine: m, Ready: true, Registered: began.Add(time.Second)})
+	return release.Known(release.Node{Machine: m, Ready: true, Reports: true, Registered: began.Add(time.Second)})
 }
 
 func identityOf(m release.Machine) *v1alpha1.NodeIdentity {
@@ -228,8 +234,10 @@ func TestJudge(t *testing.T) {
 		"the successor's node may not remove what a record holds elsewhere": {
 			facts{writer: cni(nodeA), pod: release.Known(Pod{UID: "uid-2", NodeName: nodeA}),
 				records: records(record(string(testUID), nodeB, testSandbox, nil))}, Refuse, v1alpha1.ReasonPodInUse},
-		"a DaemonSet pod of a node that is not Ready": {
-			facts{writer: cni(nodeA), pod: release.Known(running()), nodeA: notReady(machineA)}, Refuse, v1alpha1.ReasonPodInUse},
+		"a DaemonSet pod of a node that shuts down, and whose kubelet reports": {
+			facts{writer: cni(nodeA), pod: release.Known(running()), nodeA: shuttingDown(machineA)}, Allow, v1alpha1.ReasonCNIDelete},
+		"a DaemonSet pod of a node of which the kubelet is silent": {
+			facts{writer: cni(nodeA), pod: release.Known(running()), nodeA: silent(machineA)}, Refuse, v1alpha1.ReasonPodInUse},
 		"a DaemonSet pod of a Node that is gone": {
 			facts{writer: cni(nodeA), pod: release.Known(running()), nodeA: release.Absent[release.Node]()}, Refuse, v1alpha1.ReasonPodInUse},
 		"a DaemonSet pod of a machine that replaced the sandbox's": {
@@ -244,8 +252,8 @@ func TestJudge(t *testing.T) {
 				record(string(testUID), nodeA, testSandbox, nil), record("uid-2", nodeB, testSandbox, nil))}, Refuse, v1alpha1.ReasonPodInUse},
 		"a trusted certificate identity on any Ready node": {
 			facts{writer: Writer{User: "cni", CNIUser: true}, pod: release.Known(running())}, Allow, v1alpha1.ReasonCNIDelete},
-		"a trusted certificate identity and a node that is not Ready": {
-			facts{writer: Writer{User: "cni", CNIUser: true}, pod: release.Known(running()), nodeA: notReady(machineA)}, Refuse, v1alpha1.ReasonPodInUse},
+		"a trusted certificate identity and a node of which the kubelet is silent": {
+			facts{writer: Writer{User: "cni", CNIUser: true}, pod: release.Known(running()), nodeA: silent(machineA)}, Refuse, v1alpha1.ReasonPodInUse},
 
 		// Row 2 where agents report a sandbox that its runtime lost.
 		"with agents, CNI DEL of a pod, and its record has every sandbox": {
