@@ -110,6 +110,12 @@ type IPAllocationSpec struct {
 	Addresses []AddressRecord `json:"addresses"`
 }
 
+// MaxSandboxes and MaxAddresses are how many a record has room for.
+const (
+	MaxSandboxes = 64
+	MaxAddresses = 128
+)
+
 // SandboxesSeen is how many of a pod's sandboxes the manager saw.
 //
 // +kubebuilder:validation:Enum=All;Some

@@ -86,6 +86,10 @@ func (r *Reconciler) proveIdentity(ctx context.Context, v *view) error {
 func (r *Reconciler) recordHeld(v *view, record *v1alpha1.IPAllocation, now metav1.Time) {
 	for i := range v.held {
 		held := &v.held[i]
+		if !held.Superseded && isFull(record, held) {
+			record.Spec.SandboxesSeen = v1alpha1.SandboxesSeenSome
+			continue
+		}
 		if !held.Superseded || held.Followed {
 			recordSandbox(v, record, held, now)
 		}
@@ -100,6 +104,14 @@ func (r *Reconciler) recordHeld(v *view, record *v1alpha1.IPAllocation, now meta
 			record.Spec.Addresses = append(record.Spec.Addresses, records.AddressOf(&held.Entry, nodelife.RoundUp(now.Time)))
 		}
 	}
+}
+
+// isFull says whether a record has no place for an entry. It gets one once an earlier sandbox is proven gone; until then the record says that it lacks one.
+// To refuse the record would keep those on it for ever: nothing is decided about a pod before what is new of it is recorded (docs/decisions/0319).
+func isFull(record *v1alpha1.IPAllocation, held *facts.Held) bool {
+	hasSandbox := slices.Contains(recordSandboxKeysOf(record), held.SandboxID)
+	return facts.RecordedAddress(record, held.Key) == nil &&
+		(len(record.Spec.Addresses) >= v1alpha1.MaxAddresses || !hasSandbox && len(record.Spec.Sandboxes) >= v1alpha1.MaxSandboxes)
 }
 
 // nameNetworks adds the network of each address that the pod's network-status shows by now. It causes no write by itself: the status is written after

@@ -17,6 +17,19 @@ var decisionMutants = []mutant{
 		new:  `d.Action == Unprotect && s.sharesWith(`, by: inRelease,
 	},
 	{
+		rule: "I1: a record that leaves a sandbox out says so",
+		file: "controllers/pod/record.go",
+		old: `			record.Spec.SandboxesSeen = v1alpha1.SandboxesSeenSome
+			continue`,
+		new: `			continue`, by: inPods,
+	},
+	{
+		rule: "writes: a full record leaves the latest sandbox out",
+		file: "controllers/pod/record.go",
+		old:  `!held.Superseded && isFull(record, held)`,
+		new:  `held.Superseded && isFull(record, held)`, by: inPods,
+	},
+	{
 		rule: "I1: a sandbox with an entry waits for those that share it",
 		file: "internal/release/followed.go",
 		old:  `if s.Superseded {`,
