@@ -34,7 +34,7 @@ func defaults() *configv1alpha1.ManagerConfiguration {
 			Mode: configv1alpha1.ReleaseModeDeny, DaemonSets: []string{"kube-system/whereabouts"},
 		},
 		Audit:      configv1alpha1.Audit{Mode: configv1alpha1.AuditModeRepair},
-		Orphans:    configv1alpha1.Orphans{AgentNamespace: "holdfast-agent", MaxQueries: new(int32(1000))},
+		Orphans:    configv1alpha1.Orphans{MaxQueries: new(int32(1000))},
 		Handshakes: configv1alpha1.Handshakes{ResponseWithin: duration(time.Minute)},
 		NodeResources: configv1alpha1.NodeResources{
 			Enabled: new(true), Presets: []string{"nodeinfo", "nodenetworkconfigs"}, SweepInterval: duration(10 * time.Minute), DeletesPerSecond: new(float32(2)),
@@ -270,12 +270,9 @@ func TestParseManagerListsEveryMistake(t *testing.T) {
 			content: header + "delays: {nodeGoneAction: Keep}\n",
 			want:    []string{`delays.nodeGoneAction: Unsupported value: "Keep": supported values: "Release", "Hold"`},
 		},
-		"no orphan to ask about, and a namespace that cannot be": {
-			content: header + "orphans: {maxQueries: 0, agentNamespace: Agents}\n",
-			want: []string{
-				`orphans.agentNamespace: Invalid value: "Agents": ` + namespaceLabel,
-				"orphans.maxQueries: Invalid value: 0: must be between 1 and 1000, inclusive",
-			},
+		"no orphan to query about": {
+			content: header + "orphans: {maxQueries: 0}\n",
+			want:    []string{"orphans.maxQueries: Invalid value: 0: must be between 1 and 1000, inclusive"},
 		},
 		"an unknown mode of the audit": {
 			content: header + "audit: {mode: repair}\n",

@@ -54,7 +54,7 @@ func silent(m release.Machine) release.Fact[release.Node] {
 	return release.Known(release.Node{Machine: m, Registered: began})
 }
 
-// shuttingDown is a Node whose kubelet reports that it is not Ready.
+// shuttingDown is a Node of which the kubelet reports that it is not Ready.
 func shuttingDown(m release.Machine) release.Fact[release.Node] {
 	return release.Known(release.Node{Machine: m, Reports: true, Registered: began})
 }
@@ -234,7 +234,7 @@ func TestJudge(t *testing.T) {
 		"the successor's node may not remove what a record holds elsewhere": {
 			facts{writer: cni(nodeA), pod: release.Known(Pod{UID: "uid-2", NodeName: nodeA}),
 				records: records(record(string(testUID), nodeB, testSandbox, nil))}, Refuse, v1alpha1.ReasonPodInUse},
-		"a DaemonSet pod of a node that shuts down, and whose kubelet reports": {
+		"a DaemonSet pod of a node that shuts down, of which the kubelet reports": {
 			facts{writer: cni(nodeA), pod: release.Known(running()), nodeA: shuttingDown(machineA)}, Allow, v1alpha1.ReasonCNIDelete},
 		"a DaemonSet pod of a node of which the kubelet is silent": {
 			facts{writer: cni(nodeA), pod: release.Known(running()), nodeA: silent(machineA)}, Refuse, v1alpha1.ReasonPodInUse},

@@ -9,26 +9,22 @@ import (
 
 // Orphans configures how addresses of unknown owners are reclaimed. With evidence Kubelet they are held.
 type Orphans struct {
-	// AgentNamespace is where the agents run. Default: holdfast-agent.
-	AgentNamespace string `json:"agentNamespace,omitempty"`
 	// MaxQueries is how many orphans all nodes are queried about at once, 1 to 1000. Every agent reads each of them, and a round takes
 	// delays.sandboxCreationMax and more. Default: 1000.
 	MaxQueries *int32 `json:"maxQueries,omitempty"`
 }
 
 const (
-	// DefaultAgentNamespace is that of the agents' DaemonSet (config/agent).
-	DefaultAgentNamespace = "holdfast-agent"
+	// AgentNamespace is that of the agents' DaemonSet (config/agent). Policies name it too.
+	AgentNamespace = "holdfast-agent"
 	// DefaultMaxQueries is the most that an AllNodesQuery holds: 130 KB (docs/decisions/0298).
 	DefaultMaxQueries int32 = 1000
 )
 
 func setOrphansDefaults(o *Orphans) {
-	o.AgentNamespace = orDefault(o.AgentNamespace, DefaultAgentNamespace)
 	o.MaxQueries = orDefault(o.MaxQueries, new(DefaultMaxQueries))
 }
 
 func validateOrphans(o *Orphans, path *field.Path) field.ErrorList {
-	errs := asErrors(path.Child("agentNamespace"), o.AgentNamespace, validation.IsDNS1123Label(o.AgentNamespace))
-	return append(errs, asErrors(path.Child("maxQueries"), *o.MaxQueries, validation.IsInRange(int(*o.MaxQueries), 1, int(DefaultMaxQueries)))...)
+	return asErrors(path.Child("maxQueries"), *o.MaxQueries, validation.IsInRange(int(*o.MaxQueries), 1, int(DefaultMaxQueries)))
 }

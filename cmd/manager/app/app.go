@@ -189,7 +189,7 @@ func clientConfig(restConfig *rest.Config, c configv1alpha1.Controller) *rest.Co
 // excludedNamespaces are those whose pods are never protected: a guard that holds up its own pods, its agents' or those of the
 // cluster's network could not be repaired.
 func excludedNamespaces(c *configv1alpha1.ManagerConfiguration, o Options) []string {
-	namespaces := append([]string{o.Namespace, c.Orphans.AgentNamespace, metav1.NamespaceSystem}, c.Protection.ExcludedNamespaces...)
+	namespaces := append([]string{o.Namespace, configv1alpha1.AgentNamespace, metav1.NamespaceSystem}, c.Protection.ExcludedNamespaces...)
 	slices.Sort(namespaces)
 	return slices.Compact(namespaces)
 }

@@ -56,10 +56,9 @@ func TestClientLimits(t *testing.T) {
 }
 
 func TestTheManagersOwnNamespacesAreAlwaysExcluded(t *testing.T) {
-	c := complete(t, configv1alpha1.ManagerConfiguration{Protection: configv1alpha1.Protection{ExcludedNamespaces: []string{"infra", "kube-system"}},
-		Orphans: configv1alpha1.Orphans{AgentNamespace: "agents"}})
+	c := complete(t, configv1alpha1.ManagerConfiguration{Protection: configv1alpha1.Protection{ExcludedNamespaces: []string{"infra", "kube-system"}}})
 	got := excludedNamespaces(c, Options{Namespace: "guard"})
-	if diff := cmp.Diff([]string{"agents", "guard", "infra", "kube-system"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"guard", "holdfast-agent", "infra", "kube-system"}, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
