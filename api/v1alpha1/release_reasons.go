@@ -14,7 +14,7 @@ const (
 const (
 	// ReasonManagerRelease: the manager itself releases it.
 	ReasonManagerRelease Reason = "ManagerRelease"
-	// ReasonCNIDelete: the CNI DEL of the entry's own node, which is Ready.
+	// ReasonCNIDelete: the CNI DEL of the entry's own node, which is Ready or shuts down.
 	ReasonCNIDelete Reason = "CNIDelete"
 	// ReasonCNIDeleteDeferred: such a CNI DEL, of a pod of which a sandbox may not be recorded. The manager releases the address itself.
 	ReasonCNIDeleteDeferred Reason = "CNIDeleteDeferred"

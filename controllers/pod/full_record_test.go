@@ -4,6 +4,7 @@ package pod
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/config"
+	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
@@ -53,6 +56,7 @@ func TestAFullRecordEmptiesItself(t *testing.T) {
 	f := newWorld(t, onepod.PodOf("old", "10.0.0.5"), record, onepod.Node("node", "node-1", "m1"))
 	f.r.options.Evidence = release.EvidenceAgent
 	f.Pool.Entries[0].SandboxID, f.Pool.Entries[0].PoolResourceVersion, f.Pool.Cached, f.Pool.Version = "latest", "200", "200", "200"
+	f.Pool.Entries[0].SeenSince = onepod.Now
 	has := func(id string) bool {
 		return slices.ContainsFunc(f.Record().Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool { return s.ID == id })
 	}
@@ -64,5 +68,44 @@ func TestAFullRecordEmptiesItself(t *testing.T) {
 	f.holdsUntil(onepod.Settings.ReleaseDelay+time.Second, onepod.Settings.ReleaseDelay+2*time.Second)
 	if n := len(f.Record().Spec.Addresses); !has("latest") || has("old-sandbox") || n != v1alpha1.MaxSandboxes {
 		t.Errorf("once the first one is gone the record has %d sandboxes, the latest one: %t, the first: %t", n, has("latest"), has("old-sandbox"))
+	}
+	latest := f.Record().Spec.Sandboxes[v1alpha1.MaxSandboxes-1]
+	if latest.ID != "latest" || latest.Node != nil {
+		t.Errorf("the last one on record is %s, on %v: which machine made it was not recorded at its time", latest.ID, latest.Node)
+	}
+}
+
+func TestWhatARecordHasRoomFor(t *testing.T) {
+	sandboxes := func(n int) (all []v1alpha1.SandboxRecord) {
+		for i := range n {
+			all = append(all, v1alpha1.SandboxRecord{ID: fmt.Sprint(i)})
+		}
+		return all
+	}
+	addresses := func(n int) (all []v1alpha1.AddressRecord) {
+		for i := range n {
+			all = append(all, v1alpha1.AddressRecord{Backend: "whereabouts", Pool: "pool", IP: fmt.Sprintf("10.0.0.%d", i), SandboxID: "0"})
+		}
+		return all
+	}
+	entry := func(sandbox, ip string) *facts.Held {
+		return &facts.Held{Entry: ipam.Entry{Key: ipam.Key{Backend: "whereabouts", Pool: "pool", IP: netip.MustParseAddr(ip), SandboxID: sandbox}}}
+	}
+	for name, tc := range map[string]struct {
+		sandboxes, addresses int
+		entry                *facts.Held
+		want                 bool
+	}{
+		"there is room":                                {63, 127, entry("new", "10.0.1.1"), false},
+		"no sandbox has room":                          {64, 64, entry("new", "10.0.1.1"), true},
+		"a further address of a sandbox on record":     {64, 64, entry("0", "10.0.1.1"), false},
+		"no address has room":                          {64, 128, entry("0", "10.0.1.1"), true},
+		"an address that is on record":                 {64, 128, entry("0", "10.0.0.7"), false},
+		"no address has room for the first of another": {2, 128, entry("new", "10.0.1.1"), true},
+	} {
+		record := &v1alpha1.IPAllocation{Spec: v1alpha1.IPAllocationSpec{Sandboxes: sandboxes(tc.sandboxes), Addresses: addresses(tc.addresses)}}
+		if got := isFull(record, tc.entry); got != tc.want {
+			t.Errorf("%s: full %t", name, got)
+		}
 	}
 }

@@ -199,13 +199,20 @@ func (r *Reconciler) recordMachines(ctx context.Context, v *view, record *v1alph
 			}
 		}
 		registered := node.CreationTimestamp.Time
-		if registered.After(v.seenAt(s.ObservedTime.Time)) || (boundBefore(v, record, registered) && !v.madeUnder(node, s.ID)) {
+		if registered.After(v.seenAt(s.ObservedTime.Time)) || (boundBefore(v, record, registered) && !v.madeUnder(node, s.ID)) || r.wasLeftOut(v, s) {
 			continue
 		}
 		identity := facts.Identity(node)
 		s.Node = &identity
 	}
 	return nil
+}
+
+// wasLeftOut says whether a sandbox was recorded long after its entry came: the machine may have changed meanwhile under the same Node object.
+func (r *Reconciler) wasLeftOut(v *view, s *v1alpha1.SandboxRecord) bool {
+	return slices.ContainsFunc(v.held, func(held facts.Held) bool {
+		return held.SandboxID == s.ID && !held.SeenSince.IsZero() && s.ObservedTime.Sub(held.SeenSince) > r.options.Settings.ReleaseDelay
+	})
 }
 
 // seenAt is when an entry of the pod was seen, but not before the pod was created by the clock of the API server: the clock of the manager may be slow,
@@ -220,7 +227,8 @@ func (v *view) seenAt(observed time.Time) time.Time {
 // madeUnder says whether the machine of the pod had registered this Node object, with the pod alive under it, when the pools were last read live
 // without the sandbox. A sandbox that is new since, and was in no pool before the registration, was created by that machine.
 func (v *view) madeUnder(node *corev1.Node, sandboxID string) bool {
-	if v.record == nil || v.record.Spec.AliveNodeUID != node.UID || slices.Contains(recordSandboxKeysOf(v.record), sandboxID) {
+	if v.record == nil || v.record.Spec.AliveNodeUID != node.UID || v.record.Spec.SandboxesSeen == v1alpha1.SandboxesSeenSome ||
+		slices.Contains(recordSandboxKeysOf(v.record), sandboxID) {
 		return false
 	}
 	return !slices.ContainsFunc(v.held, func(held facts.Held) bool {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
@@ -75,6 +76,9 @@ func TestI1AnAddressIsLeftToAnotherPodOnceTheSandboxBeforeIsGone(t *testing.T) {
 		"a sandbox may be missing in the record, and the agent knows of none": {func(s *setup) {
 			s.record.Spec.SandboxesSeen = v1alpha1.SandboxesSeenSome
 		}, replaced, "", true},
+		"a sandbox may be missing in the record, and may be on the machine of an earlier Node": {func(s *setup) {
+			s.record.Spec.SandboxesSeen, s.node.CreationTimestamp = v1alpha1.SandboxesSeenSome, metav1.NewTime(onepod.Now.Add(-10*time.Minute))
+		}, replaced, "", false},
 		"the network-status cannot be read": {func(s *setup) { s.shown = "" }, replaced, "", false},
 		"the other entry is a tombstone": {func(s *setup) {
 			s.next.Releasing, s.next.PodRef, s.next.Owner = "old", v1alpha1.TombstonePrefix+"/old", nil
@@ -110,6 +114,7 @@ func TestI1AnAddressIsLeftToAnotherPodOnceTheSandboxBeforeIsGone(t *testing.T) {
 			}
 			tc.before(&s)
 			pod := onepod.PodOf("old", s.shown)
+			pod.CreationTimestamp = metav1.NewTime(onepod.Now.Add(-20 * time.Minute))
 			if s.shown == "" {
 				pod.Annotations[podnetwork.StatusAnnotation] = "{"
 			}

@@ -7,16 +7,16 @@ var inReleaseSuite = []string{"./test/integration -ginkgo.label-filter=releasead
 // admissionMutants are about what the API server judges by itself, and which writes it sends to the webhooks.
 var admissionMutants = []mutant{
 	{
-		rule: "admission: a removal counts as CNI DEL only while the kubelet of the node reports",
+		rule: "admission: a removal counts as CNI DEL only while the node is Ready or shuts down",
 		file: "internal/releaseguard/cnidelete.go",
-		old:  `case !node.Get().Reports:`,
+		old:  `case !node.Get().Ready && !node.Get().ShuttingDown:`,
 		new:  `case node.IsUnknown():`, by: []string{"./internal/releaseguard"},
 	},
 	{
-		rule: "admission: a Node of which the condition Ready is Unknown does not report",
+		rule: "admission: a node with a runtime that does not respond does not shut down",
 		file: "internal/facts/objects.go",
-		old:  `facts.Ready || node.Status.Conditions[i].Status == corev1.ConditionFalse`,
-		new:  `facts.Ready || node.Status.Conditions[i].Status != ""`, by: []string{"./internal/facts"},
+		old:  `node.Status.Conditions[i].Message == shuttingDown`,
+		new:  `node.Status.Conditions[i].Message != ""`, by: []string{"./internal/facts"},
 	},
 	{
 		rule: "admission: an update that removes the last finalizer is judged as a deletion (0309)",

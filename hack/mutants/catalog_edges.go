@@ -54,8 +54,8 @@ var edgeMutants = []mutant{
 	{
 		rule: "handshake: another living sandbox of the pod holds the address of one that is gone",
 		file: "internal/handshake/judge.go",
-		old:  `if len(others) > 0 {`,
-		new:  `if len(others) > 0 && r.Unloaded != "" {`, by: inHandshake,
+		old:  `r.Unloaded...); len(others) > 0 {`,
+		new:  `r.Unloaded...); len(others) > 0 && len(r.Unloaded) > 0 {`, by: inHandshake,
 	},
 	{
 		rule: "handshake: a sandbox that was never listed is absent only after sandboxCreationMax",

@@ -44,8 +44,8 @@ var decisionMutants = []mutant{
 	{
 		rule: "I1: a sandbox that no record has may use what an earlier one had",
 		file: "internal/facts/read.go",
-		old:  `return r.Record.Spec.SandboxesSeen == v1alpha1.SandboxesSeenAll`,
-		new:  `return r.Record.Spec.SandboxesSeen != ""`, by: inPods,
+		old:  `hasEach := r.Record.Spec.SandboxesSeen == v1alpha1.SandboxesSeenAll`,
+		new:  `hasEach := r.Record.Spec.SandboxesSeen != ""`, by: inPods,
 	},
 	{
 		rule: "I1: another sandbox than the later one may use what an earlier one had",

@@ -64,13 +64,16 @@ func Shown(pod *corev1.Pod) []ownership.Shown {
 	return all
 }
 
+// shuttingDown is the message of the condition Ready while a kubelet shuts its node down, and nothing else is wrong (pkg/kubelet/nodeshutdown).
+const shuttingDown = "node is shutting down"
+
 // Node converts a Node object.
 func Node(node *corev1.Node) release.Node {
 	facts := release.Node{Machine: release.MachineOf(Identity(node)), Name: node.Name, Kubelet: node.Status.NodeInfo.KubeletVersion, Registered: node.CreationTimestamp.Time}
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == corev1.NodeReady {
 			facts.Ready = node.Status.Conditions[i].Status == corev1.ConditionTrue
-			facts.Reports = facts.Ready || node.Status.Conditions[i].Status == corev1.ConditionFalse
+			facts.ShuttingDown = node.Status.Conditions[i].Status == corev1.ConditionFalse && node.Status.Conditions[i].Message == shuttingDown
 			facts.ReadySince = node.Status.Conditions[i].LastTransitionTime.Time
 		}
 	}

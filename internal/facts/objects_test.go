@@ -66,15 +66,23 @@ func TestATombstoneStandsForTheReferenceOfItsPod(t *testing.T) {
 	}
 }
 
-// TestANodeReportsWhileItsReadyConditionIsKnown: the node controller writes Unknown once a kubelet is silent.
-func TestANodeReportsWhileItsReadyConditionIsKnown(t *testing.T) {
-	for status, want := range map[corev1.ConditionStatus]bool{corev1.ConditionTrue: true, corev1.ConditionFalse: true, corev1.ConditionUnknown: false} {
-		node := facts.Node(&corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}}})
-		if node.Reports != want || node.Ready != (status == corev1.ConditionTrue) {
-			t.Errorf("Ready %s: reports %t, Ready %t", status, node.Reports, node.Ready)
+// TestANodeShutsDownWhileThatIsAllThatItsKubeletReports: with a runtime that does not respond its sandboxes may run on.
+func TestANodeShutsDownWhileThatIsAllThatItsKubeletReports(t *testing.T) {
+	for name, tc := range map[string]struct {
+		status      corev1.ConditionStatus
+		message     string
+		ready, down bool
+	}{
+		"it is Ready":                   {corev1.ConditionTrue, "kubelet is posting ready status", true, false},
+		"it shuts down":                 {corev1.ConditionFalse, "node is shutting down", false, true},
+		"its runtime does not respond":  {corev1.ConditionFalse, "container runtime is down", false, false},
+		"both":                          {corev1.ConditionFalse, "[container runtime is down, node is shutting down]", false, false},
+		"it shut down, and is silent":   {corev1.ConditionUnknown, "node is shutting down", false, false},
+		"it reports Ready all the same": {corev1.ConditionTrue, "node is shutting down", true, false},
+	} {
+		node := facts.Node(&corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: tc.status, Message: tc.message}}}})
+		if node.Ready != tc.ready || node.ShuttingDown != tc.down {
+			t.Errorf("%s: Ready %t, shutting down %t", name, node.Ready, node.ShuttingDown)
 		}
-	}
-	if facts.Node(&corev1.Node{}).Reports {
-		t.Error("a Node without the condition reports")
 	}
 }

@@ -92,12 +92,24 @@ func isNextAt(a, next *v1alpha1.AddressRecord) bool {
 }
 
 // isOnlyOther says whether no other sandbox of the UID than the later one can have taken over what this one had: the agent reports the only one that is
-// not gone. Without agents the record has each. A sandbox that only its ADD ties to the pod may be on another node.
+// not gone, and the record has each, or all were on this machine. A sandbox that only its ADD ties to the pod may be on another node.
 func (r *Read) isOnlyOther(later string, s *release.Sandbox) bool {
+	hasEach := r.Record.Spec.SandboxesSeen == v1alpha1.SandboxesSeenAll
 	if r.Evidence != release.EvidenceAgent {
-		return r.Record.Spec.SandboxesSeen == v1alpha1.SandboxesSeenAll
+		return hasEach
 	}
-	return !release.OnlyWatched(s.Attribution) && s.Response.IsKnown() && s.Response.Get().SuccessorID == later
+	return !release.OnlyWatched(s.Attribution) && s.Response.IsKnown() && s.Response.Get().SuccessorID == later && (hasEach || r.beganUnder(s))
+}
+
+// beganUnder says whether the present Node object is older than the pod's binding, and is of the machine that ran a sandbox.
+func (r *Read) beganUnder(s *release.Sandbox) bool {
+	begun := Recorded(r.Record).Begun
+	if r.Pod.IsKnown() {
+		begun = AsItIs(r.Pod, r.Record).Begun
+	}
+	node := r.Node.Get()
+	return r.Node.IsKnown() && s.Machine.IsKnown() && release.Compare(s.Machine.Get(), node.Machine).IsShown() &&
+		!node.Registered.IsZero() && !begun.IsZero() && !node.Registered.After(begun)
 }
 
 // mayShow says whether the pod has not ended, and its network-status shows the address of an entry, or cannot be read as a whole.

@@ -16,7 +16,7 @@
 //	absent, never seen                                        ReadyForRelease once absent from an unbroken sequence of lists for
 //	                                                          longer than SandboxCreationMax; until then DoNotRelease
 //	any of these ReadyForRelease, but another sandbox of the
-//	pod UID is not gone                                       DoNotRelease, naming it
+//	pod UID is not gone                                       DoNotRelease, naming it if it is the only one
 //	the query is about every sandbox of the pod UID           ReadyForRelease once an unbroken sequence of lists, for longer than
 //	                                                          SandboxCreationMax, showed none that is not gone; it begins with
 //	                                                          the first query about the pod after the pod's termination

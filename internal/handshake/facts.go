@@ -144,9 +144,8 @@ type Recollection struct {
 	// AbsentSince is the end of the first list of an unbroken sequence, up to the last look, that does not show it; zero without one.
 	// For AnySandbox the sequence shows no sandbox of the pod UID that is not gone, and may have begun with a query about one of them.
 	AbsentSince time.Time
-	// Unloaded is another sandbox of the pod that is not listed but has a task; empty without one. An earlier list or its task shows that it
-	// is of the pod.
-	Unloaded string
+	// Unloaded are other sandboxes of the pod that are not listed but have a task, by ID. An earlier list or its task shows that one is of the pod.
+	Unloaded []string
 }
 
 // Settings are the delays that the agent knows.

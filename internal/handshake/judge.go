@@ -55,10 +55,7 @@ func judge(q Query, l *Listing, r Recollection, s Settings, listed *Sandbox) Out
 	for _, other := range l.living(q.SandboxID, q.podsWith(r, listed)) {
 		others = append(others, other.ID)
 	}
-	if r.Unloaded != "" {
-		others = append(others, r.Unloaded)
-	}
-	if len(others) > 0 {
+	if others = append(others, r.Unloaded...); len(others) > 0 {
 		w.Verdict, w.Reason = v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReplaced
 		w.Message = fmt.Sprintf("the sandbox is gone (%s), but of the same pod %s is not, and may use its address", w.Message, strings.Join(others, ", "))
 	}
@@ -133,10 +130,10 @@ func judgeAny(q Query, l *Listing, r Recollection, s Settings) Outcome {
 	if r.Listed || len(l.of(q.RecordUID)) > 0 {
 		seen = q.RecordUID
 	}
-	if r.Unloaded != "" {
+	if len(r.Unloaded) > 0 {
 		w := decided(l, v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxNotLoaded, seen,
-			l.Runtime+" does not list sandbox "+r.Unloaded+", but has a task or a container of it")
-		w.SuccessorID = r.Unloaded
+			l.Runtime+" does not list sandbox "+r.Unloaded[0]+", but has a task or a container of it")
+		w.SuccessorID = r.Unloaded[0]
 		return w
 	}
 	if r.absentFor(l, s) {

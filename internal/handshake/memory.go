@@ -5,6 +5,7 @@ package handshake
 import (
 	"cmp"
 	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -182,11 +183,12 @@ func (m *Memory) Recall(q Query) Recollection {
 	}
 	for _, uid := range q.Pods(found) {
 		for _, id := range m.unloaded[uid] {
-			if id != q.SandboxID && (found.Unloaded == "" || id < found.Unloaded) {
-				found.Unloaded = id
+			if id != q.SandboxID {
+				found.Unloaded = append(found.Unloaded, id)
 			}
 		}
 	}
+	slices.Sort(found.Unloaded)
 	return found
 }
 

@@ -3,6 +3,7 @@
 package handshake
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -203,11 +204,11 @@ func TestMemoryOfAPodUID(t *testing.T) {
 		"two of them, whichever is listed last, end it":         {[]Look{at(0), reporting(at(time.Minute, Sandbox{ID: "a", Pod: web, State: StateReady}, stopped))}, Recollection{}},
 		"a stopped one does not, where namespaces are reported": {[]Look{reporting(at(0, stopped)), reporting(at(time.Minute, stopped))}, sequence},
 		"a stopped one does, where they are not":                {[]Look{at(0), at(time.Minute, stopped)}, Recollection{}},
-		"one that was listed and has a task yet is unloaded":    {[]Look{at(0, stopped), withTasks(at(time.Minute), "b")}, Recollection{Unloaded: "b"}},
+		"one that was listed and has a task yet is unloaded":    {[]Look{at(0, stopped), withTasks(at(time.Minute), "b")}, Recollection{Unloaded: []string{"b"}}},
 		"a task of an ID that was never listed is no pod's":     {[]Look{at(0), withTasks(at(time.Minute), "b")}, sequence},
-		"a task that shows to be a sandbox of it":               {[]Look{at(0), owned(withTasks(at(time.Minute), "b"), "b")}, Recollection{Unloaded: "b"}},
-		"a container that runs, by its label of this pod":       {[]Look{at(0), labeled(at(time.Minute), "b")}, Recollection{Unloaded: "b"}},
-		"one that was listed and has a container that runs":     {[]Look{at(0, stopped), stray(at(time.Minute), "b")}, Recollection{Unloaded: "b"}},
+		"a task that shows to be a sandbox of it":               {[]Look{at(0), owned(withTasks(at(time.Minute), "b"), "b")}, Recollection{Unloaded: []string{"b"}}},
+		"a container that runs, by its label of this pod":       {[]Look{at(0), labeled(at(time.Minute), "b")}, Recollection{Unloaded: []string{"b"}}},
+		"one that was listed and has a container that runs":     {[]Look{at(0, stopped), stray(at(time.Minute), "b")}, Recollection{Unloaded: []string{"b"}}},
 		"a container of an unknown sandbox":                     {[]Look{at(0), stray(at(time.Minute), "b")}, sequence},
 		"one whose task has ended is not unloaded any more":     {[]Look{withTasks(at(0, stopped), "b"), withTasks(at(time.Minute))}, Recollection{AbsentSince: start.Add(time.Minute + time.Second)}},
 		"one that is listed and has a task is none":             {[]Look{at(0), withTasks(at(time.Minute, Sandbox{ID: "b", Pod: web, State: StateReady}), "b")}, Recollection{}},
@@ -233,11 +234,11 @@ func TestAnUnloadedSandboxIsRememberedAsLongAsItsTaskLives(t *testing.T) {
 		m.Observe(withTasks(at(time.Duration(day)*23*time.Hour), "b"))
 	}
 	q := Query{SandboxID: id, RecordUID: web.UID}
-	if got := m.Recall(q).Unloaded; got != "b" {
+	if got := m.Recall(q).Unloaded; !slices.Equal(got, []string{"b"}) {
 		t.Errorf("unloaded: %q", got)
 	}
 	q.SandboxID = "b"
-	if got := m.Recall(q); got.Unloaded != "" || !got.Listed {
+	if got := m.Recall(q); len(got.Unloaded) > 0 || !got.Listed {
 		t.Errorf("it is no other sandbox than itself: %+v", got)
 	}
 }

@@ -70,7 +70,7 @@ func related(s situation) bool {
 // succeeded says whether another sandbox of the pod UID is not gone.
 func succeeded(s situation) bool {
 	living := slices.ContainsFunc(s.listed, func(l Sandbox) bool { return l.ID != id && l.Pod.UID == web.UID && !s.stopped(l) })
-	return s.recalled.Unloaded != "" || (related(s) || s.disowned == web.UID) && living
+	return len(s.recalled.Unloaded) > 0 || (related(s) || s.disowned == web.UID) && living
 }
 
 func neverSeenForLong(s situation) bool {
@@ -102,7 +102,7 @@ func situations() []situation {
 	beside := [][]Sandbox{nil, {{ID: "b", Pod: web, State: StateReady}}, {{ID: "b", Pod: web, State: StateNotReady}},
 		{{ID: "b", Pod: web, State: StateNotReady, Network: NamespaceClosed}}, {{ID: "b", Pod: other, State: StateReady}},
 		{{ID: "b", Pod: Pod{UID: web.UID, Namespace: "default", Name: "alias"}, State: StateNotReady}}}
-	recollections := []Recollection{{}, seen, justAbsent, longAbsent, {Pod: web, Listed: true, Clash: true}, {Pod: web, Listed: true, Unloaded: "c"}}
+	recollections := []Recollection{{}, seen, justAbsent, longAbsent, {Pod: web, Listed: true, Clash: true}, {Pod: web, Listed: true, Unloaded: []string{"c"}}}
 	var all []situation
 	for flags := range 32 {
 		for _, listed := range lists {

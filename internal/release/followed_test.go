@@ -81,6 +81,9 @@ func TestI1ASandboxThatALaterOneFollowedIsNotForgotten(t *testing.T) {
 			terminating(notDeleting, both(), node(Node{Machine: replaced, Ready: true})), Decision{Row: RowPodInUse, Action: Keep, Reason: v1alpha1.ReasonPodInUse}},
 		"without agents, the pod lives, and its node registered again after another machine had made the next sandbox": {
 			terminating(notDeleting, sandboxes(sandbox("s1", isFollowed), sandbox("s2", func(s *Sandbox) { s.Machine = Known(replaced) }))), Decision{Row: RowPodInUse, Action: Keep, Reason: v1alpha1.ReasonPodInUse}},
+		"without agents, the pod lives, and its record has no room for the next sandbox": {
+			terminating(notDeleting, sandboxes(sandbox("s1", isFollowed), sandbox("s2", func(s *Sandbox) { s.Machine, s.UnchangedSince = Unknown[Machine]("not recorded"), time.Time{} }))),
+			Decision{Row: RowPodInUse, Action: Keep, Reason: v1alpha1.ReasonPodInUse}},
 		"without agents, the pod lives, and another machine made the sandbox before": {
 			terminating(notDeleting, sandboxes(sandbox("s0", func(s *Sandbox) { s.Machine, s.UnchangedSince = Known(replaced), longAgo.Add(-time.Hour) }), sandbox("s1", isFollowed), later)),
 			Decision{Row: RowPodInUse, Action: Drop, Reason: v1alpha1.ReasonSandboxReplaced, Sandboxes: []string{"s1"}}},

@@ -160,8 +160,8 @@ type Node struct {
 	Registered time.Time
 	// Ready: the condition Ready is True.
 	Ready bool
-	// Reports: that condition is True or False. Once its kubelet is silent, the node controller writes Unknown.
-	Reports bool
+	// ShuttingDown: that condition is False, and its only reason is that the kubelet shuts the node down, which stops each of its pods.
+	ShuttingDown bool
 	// ReadySince is when that condition last changed; it only delays queries.
 	ReadySince time.Time
 	// OutOfService: the taint node.kubernetes.io/out-of-service is set.

@@ -41,7 +41,7 @@ func driverRelease(w *Write, c *Case) check {
 	if node == "" {
 		return conclude(no, "", "the claim is allocated to no single node")
 	}
-	return all(writesFrom(w, node), reports(w, node))
+	return all(writesFrom(w, node), isReady(w, node))
 }
 
 func claimHolds(c *Case) check {

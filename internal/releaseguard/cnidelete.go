@@ -24,7 +24,7 @@ func cniDelete(w *Write, c *Case) check {
 	}
 	checks := []check{runsCNI(w)}
 	for _, name := range nodes {
-		checks = append(checks, writesFrom(w, name), reports(w, name))
+		checks = append(checks, writesFrom(w, name), isReady(w, name))
 	}
 	for _, m := range machines(c.Records.Get(), c.SandboxID) {
 		if m.node != "" {
@@ -108,17 +108,16 @@ func writesFrom(w *Write, node string) check {
 	}
 }
 
-// reports reports whether the kubelet of a node writes its status. While it shuts its node down it is not Ready, and runs CNI DEL for each pod
-// (docs/decisions/0318).
-func reports(w *Write, name string) check {
+// isReady reports whether a node is Ready, or its kubelet shuts it down, and runs CNI DEL for each pod (docs/decisions/0318).
+func isReady(w *Write, name string) check {
 	node := w.Nodes[name]
 	switch {
 	case node.IsAbsent():
 		return conclude(no, "", "Node %s does not exist", name)
 	case !node.IsKnown():
 		return unknown("Node "+name, node.Why())
-	case !node.Get().Reports:
-		return conclude(no, "", "the kubelet of node %s does not report: the condition Ready is Unknown", name)
+	case !node.Get().Ready && !node.Get().ShuttingDown:
+		return conclude(no, "", "Node %s is not Ready", name)
 	default:
 		return check{verdict: yes, reason: v1alpha1.ReasonCNIDelete}
 	}

@@ -8,8 +8,8 @@
 //	1  the writer is the manager                                            allow
 //	   the entry gets the tombstone of the record that holds it, and its
 //	   pod is being deleted or absent: no pod gets the address              allow
-//	2  it is CNI DEL: the kubelet of the entry's node reports, Ready or not,
-//	   and the writer's token belongs to that node's pod of a trusted DaemonSet; and no record
+//	2  it is CNI DEL: the entry's node is Ready or shuts down, and the writer's
+//	   token belongs to that node's pod of a trusted DaemonSet; and no record
 //	   has the address for a rival sandbox; with agents, deferred where no
 //	   record shows that it has every sandbox that had the address          allow
 //	3  the pod is absent or kubelet-finished, and no record holds that pool

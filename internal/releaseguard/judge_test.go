@@ -46,17 +46,16 @@ func held(p Pod) Pod {
 }
 
 func ready(m release.Machine) release.Fact[release.Node] {
-	return release.Known(release.Node{Machine: m, Ready: true, Reports: true, Registered: began})
+	return release.Known(release.Node{Machine: m, Ready: true, Registered: began})
 }
 
-// silent is a Node of which the condition Ready is Unknown.
-func silent(m release.Machine) release.Fact[release.Node] {
+func notReady(m release.Machine) release.Fact[release.Node] {
 	return release.Known(release.Node{Machine: m, Registered: began})
 }
 
-// shuttingDown is a Node of which the kubelet reports that it is not Ready.
+// shuttingDown is a Node that its kubelet shuts down.
 func shuttingDown(m release.Machine) release.Fact[release.Node] {
-	return release.Known(release.Node{Machine: m, Reports: true, Registered: began})
+	return release.Known(release.Node{Machine: m, ShuttingDown: true, Registered: began})
 }
 
 func onNode(name string) release.Fact[DaemonSetPod] {
@@ -65,7 +64,7 @@ func onNode(name string) release.Fact[DaemonSetPod] {
 
 // younger is a Ready Node that registered after the pods of the tests began.
 func younger(m release.Machine) release.Fact[release.Node] {
-	return release.Known(release.Node{Machine: m, Ready: true, Reports: true, Registered: began.Add(time.Second)})
+	return release.Known(release.Node{Machine: m, Ready: true, Registered: began.Add(time.Second)})
 }
 
 func identityOf(m release.Machine) *v1alpha1.NodeIdentity {
@@ -234,10 +233,10 @@ func TestJudge(t *testing.T) {
 		"the successor's node may not remove what a record holds elsewhere": {
 			facts{writer: cni(nodeA), pod: release.Known(Pod{UID: "uid-2", NodeName: nodeA}),
 				records: records(record(string(testUID), nodeB, testSandbox, nil))}, Refuse, v1alpha1.ReasonPodInUse},
-		"a DaemonSet pod of a node that shuts down, of which the kubelet reports": {
+		"a DaemonSet pod of a node that shuts down": {
 			facts{writer: cni(nodeA), pod: release.Known(running()), nodeA: shuttingDown(machineA)}, Allow, v1alpha1.ReasonCNIDelete},
-		"a DaemonSet pod of a node of which the kubelet is silent": {
-			facts{writer: cni(nodeA), pod: release.Known(running()), nodeA: silent(machineA)}, Refuse, v1alpha1.ReasonPodInUse},
+		"a DaemonSet pod of a node that is not Ready": {
+			facts{writer: cni(nodeA), pod: release.Known(running()), nodeA: notReady(machineA)}, Refuse, v1alpha1.ReasonPodInUse},
 		"a DaemonSet pod of a Node that is gone": {
 			facts{writer: cni(nodeA), pod: release.Known(running()), nodeA: release.Absent[release.Node]()}, Refuse, v1alpha1.ReasonPodInUse},
 		"a DaemonSet pod of a machine that replaced the sandbox's": {
@@ -252,8 +251,8 @@ func TestJudge(t *testing.T) {
 				record(string(testUID), nodeA, testSandbox, nil), record("uid-2", nodeB, testSandbox, nil))}, Refuse, v1alpha1.ReasonPodInUse},
 		"a trusted certificate identity on any Ready node": {
 			facts{writer: Writer{User: "cni", CNIUser: true}, pod: release.Known(running())}, Allow, v1alpha1.ReasonCNIDelete},
-		"a trusted certificate identity and a node of which the kubelet is silent": {
-			facts{writer: Writer{User: "cni", CNIUser: true}, pod: release.Known(running()), nodeA: silent(machineA)}, Refuse, v1alpha1.ReasonPodInUse},
+		"a trusted certificate identity and a node that is not Ready": {
+			facts{writer: Writer{User: "cni", CNIUser: true}, pod: release.Known(running()), nodeA: notReady(machineA)}, Refuse, v1alpha1.ReasonPodInUse},
 
 		// Row 2 where agents report a sandbox that its runtime lost.
 		"with agents, CNI DEL of a pod, and its record has every sandbox": {

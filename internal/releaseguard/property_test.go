@@ -59,7 +59,7 @@ func dimensions() []dimension {
 			seen(v1alpha1.SandboxesSeenAll), seen(v1alpha1.SandboxesSeenSome)),
 		of(1, func(s *situation, v release.Fact[release.Node]) { s.nodeA = v },
 			release.Fact[release.Node]{},
-			release.Absent[release.Node](), ready(machineA), silent(machineA), shuttingDown(machineA), ready(machineX), younger(machineA)),
+			release.Absent[release.Node](), ready(machineA), notReady(machineA), shuttingDown(machineA), ready(machineX), younger(machineA)),
 		of(1, func(s *situation, v release.Fact[release.Node]) { s.nodeB = v },
 			release.Unknown[release.Node]("test"), release.Absent[release.Node](), ready(machineX)),
 	}
@@ -181,7 +181,7 @@ func finishedOnItsMachine(s situation) bool {
 	return !pod.Held
 }
 
-// fromEveryNode reports whether every node on which the sandbox may be reports and is the writer's.
+// fromEveryNode reports whether every node on which the sandbox may be is Ready, or shuts down, and is the writer's.
 func fromEveryNode(s situation) bool {
 	nodes := map[string]bool{}
 	for _, r := range s.records.Get() {
@@ -195,7 +195,7 @@ func fromEveryNode(s situation) bool {
 	}
 	for name := range nodes {
 		live := map[string]release.Fact[release.Node]{nodeA: s.nodeA, nodeB: s.nodeB}[name]
-		if !live.Get().Reports || !s.writer.CNIUser && s.writer.DaemonSetPod.Get().NodeName != name {
+		if !live.Get().Ready && !live.Get().ShuttingDown || !s.writer.CNIUser && s.writer.DaemonSetPod.Get().NodeName != name {
 			return false
 		}
 	}

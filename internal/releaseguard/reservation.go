@@ -61,7 +61,7 @@ func (w *ReservationWrite) finished() bool {
 // still shows the address.
 func (w *ReservationWrite) cniDelete(pod *Pod) check {
 	write := &Write{Writer: w.Writer, ReconcilerShared: w.ReconcilerShared, Nodes: map[string]release.Fact[release.Node]{pod.NodeName: w.Node}}
-	checks := []check{runsCNI(write), writesFrom(write, pod.NodeName), reports(write, pod.NodeName)}
+	checks := []check{runsCNI(write), writesFrom(write, pod.NodeName), isReady(write, pod.NodeName)}
 	if w.ReconcilerShared && !pod.Deleting {
 		checks = append(checks, conclude(no, "", "the IPAM's reconciler shares these pods, so that they may only remove reservations of pods that are being deleted"))
 	}

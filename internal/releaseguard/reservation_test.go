@@ -63,8 +63,10 @@ func TestJudgeReservation(t *testing.T) {
 		"an identity that runs CNI DEL on any node": {
 			shown(Writer{CNIUser: true, DaemonSetPod: release.Absent[DaemonSetPod]()}, running()), Allow, v1alpha1.ReasonCNIDelete},
 		"CNI DEL on another node": {shown(elsewhere, running()), Refuse, v1alpha1.ReasonPodInUse},
-		"CNI DEL on a node of which the kubelet is silent": {
-			shown(here, running(), func(w *ReservationWrite) { w.Node = silent(machineA) }), Refuse, v1alpha1.ReasonPodInUse},
+		"CNI DEL on a node that shuts down": {
+			shown(here, running(), func(w *ReservationWrite) { w.Node = shuttingDown(machineA) }), Allow, v1alpha1.ReasonCNIDelete},
+		"CNI DEL on a node that is not Ready": {
+			shown(here, running(), func(w *ReservationWrite) { w.Node = notReady(machineA) }), Refuse, v1alpha1.ReasonPodInUse},
 		"CNI DEL on a node that was not read": {
 			shown(here, running(), func(w *ReservationWrite) { w.Node = release.Fact[release.Node]{} }), Refuse, v1alpha1.ReasonPodInUse},
 		"a writer whose pod cannot be read": {

@@ -39,7 +39,7 @@ func (a *Agent) recall(s *State, k int) handshake.Recollection {
 	r := handshake.Recollection{}
 	for b, phase := range a.List {
 		if phase == BoxUnloaded && b != k && !s.Box[b].Second {
-			r.Unloaded = boxID(b)
+			r.Unloaded = append(r.Unloaded, boxID(b))
 		}
 	}
 	for b, seen := range a.Seen {
