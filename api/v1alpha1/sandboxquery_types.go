@@ -73,8 +73,9 @@ type SandboxResponse struct {
 	// PodUID is the pod UID with which the agent has seen the sandbox listed; empty if it never saw it.
 	// +optional
 	PodUID types.UID `json:"podUID,omitempty"`
-	// SuccessorID is the only other sandbox of the same pod UID that is not gone. An IPAM may have given it the same address under the old sandbox's entry
-	// (whereabouts does), so that the entry is to be rewritten and never released. Empty if there are several.
+	// SuccessorID is the only other sandbox of the same pod UID that is not gone; empty if there are several. An IPAM may have given it the same address
+	// under the old sandbox's entry (whereabouts does), so that the entry is to be rewritten and never released. In response to a query about every
+	// sandbox of a pod it is one that is not gone.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	SuccessorID string `json:"successorID,omitempty"`

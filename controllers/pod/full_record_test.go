@@ -3,19 +3,19 @@
 package pod
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/config"
-	"github.com/holdfast-dev/holdfast/internal/facts"
-	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
@@ -43,8 +43,9 @@ func TestTheRoomOfARecordIsThatOfItsDefinition(t *testing.T) {
 	t.Error("there is no definition of IPAllocation")
 }
 
-// TestAFullRecordEmptiesItself: a pod of which each start fails got sandboxes until its record was full, and one more.
-func TestAFullRecordEmptiesItself(t *testing.T) {
+// fullRecord is that of a pod of which each start failed. The pool has the address for one more sandbox.
+func fullRecord(t *testing.T, pod *corev1.Pod) *world {
+	t.Helper()
 	record := onepod.RecordOfOld(onepod.OldMachine())
 	sandbox, address := record.Spec.Sandboxes[0], record.Spec.Addresses[0]
 	for i := 1; i < v1alpha1.MaxSandboxes; i++ {
@@ -53,59 +54,48 @@ func TestAFullRecordEmptiesItself(t *testing.T) {
 		record.Spec.Sandboxes, record.Spec.Addresses = append(record.Spec.Sandboxes, sandbox), append(record.Spec.Addresses, address)
 	}
 	record.Spec.SandboxesSeen = v1alpha1.SandboxesSeenAll
-	f := newWorld(t, onepod.PodOf("old", "10.0.0.5"), record, onepod.Node("node", "node-1", "m1"))
+	f := newWorld(t, pod, record, onepod.Node("node", "node-1", "m1"))
 	f.r.options.Evidence = release.EvidenceAgent
 	f.Pool.Entries[0].SandboxID, f.Pool.Entries[0].PoolResourceVersion, f.Pool.Cached, f.Pool.Version = "latest", "200", "200", "200"
-	f.Pool.Entries[0].SeenSince = onepod.Now
+	return f
+}
+
+// TestAFullRecordEmptiesItself: what is new is recorded once an earlier sandbox is proven gone.
+func TestAFullRecordEmptiesItself(t *testing.T) {
+	f := fullRecord(t, onepod.PodOf("old", "10.0.0.5"))
 	has := func(id string) bool {
 		return slices.ContainsFunc(f.Record().Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool { return s.ID == id })
 	}
 	f.holdsUntil(0, onepod.Settings.ReleaseDelay)
-	if n := len(f.Record().Spec.Sandboxes); n != v1alpha1.MaxSandboxes || has("latest") || f.Record().Spec.SandboxesSeen != v1alpha1.SandboxesSeenSome {
-		t.Fatalf("the record has %d sandboxes, the latest one: %t, and says that it has %s of them", n, has("latest"), f.Record().Spec.SandboxesSeen)
+	if n := len(f.Record().Spec.Sandboxes); n != v1alpha1.MaxSandboxes || has("latest") {
+		t.Fatalf("the record has %d sandboxes, the latest one: %t", n, has("latest"))
 	}
 	f.respond("old-sandbox", v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReplaced, "old")
 	f.holdsUntil(onepod.Settings.ReleaseDelay+time.Second, onepod.Settings.ReleaseDelay+2*time.Second)
 	if n := len(f.Record().Spec.Addresses); !has("latest") || has("old-sandbox") || n != v1alpha1.MaxSandboxes {
 		t.Errorf("once the first one is gone the record has %d sandboxes, the latest one: %t, the first: %t", n, has("latest"), has("old-sandbox"))
 	}
-	latest := f.Record().Spec.Sandboxes[v1alpha1.MaxSandboxes-1]
-	if latest.ID != "latest" || latest.Node != nil {
-		t.Errorf("the last one on record is %s, on %v: which machine made it was not recorded at its time", latest.ID, latest.Node)
-	}
 }
 
-func TestWhatARecordHasRoomFor(t *testing.T) {
-	sandboxes := func(n int) (all []v1alpha1.SandboxRecord) {
-		for i := range n {
-			all = append(all, v1alpha1.SandboxRecord{ID: fmt.Sprint(i)})
-		}
-		return all
+// TestI1WhatAFullRecordLacksIsNotDecidedAbout: each sandbox has an address of its own, so that none is followed, and the latest has no machine.
+func TestI1WhatAFullRecordLacksIsNotDecidedAbout(t *testing.T) {
+	f := fullRecord(t, onepod.FinishedPod())
+	record := f.Record()
+	for i := range record.Spec.Addresses {
+		record.Spec.Addresses[i].IP = fmt.Sprintf("10.0.1.%d", i)
+		entry := onepod.HeldByOld()[0]
+		entry.IP, entry.SandboxID = netip.MustParseAddr(record.Spec.Addresses[i].IP), record.Spec.Addresses[i].SandboxID
+		f.Pool.Entries = append(f.Pool.Entries, entry)
 	}
-	addresses := func(n int) (all []v1alpha1.AddressRecord) {
-		for i := range n {
-			all = append(all, v1alpha1.AddressRecord{Backend: "whereabouts", Pool: "pool", IP: fmt.Sprintf("10.0.0.%d", i), SandboxID: "0"})
-		}
-		return all
-	}
-	entry := func(sandbox, ip string) *facts.Held {
-		return &facts.Held{Entry: ipam.Entry{Key: ipam.Key{Backend: "whereabouts", Pool: "pool", IP: netip.MustParseAddr(ip), SandboxID: sandbox}}}
-	}
-	for name, tc := range map[string]struct {
-		sandboxes, addresses int
-		entry                *facts.Held
-		want                 bool
-	}{
-		"there is room":                                {63, 127, entry("new", "10.0.1.1"), false},
-		"no sandbox has room":                          {64, 64, entry("new", "10.0.1.1"), true},
-		"a further address of a sandbox on record":     {64, 64, entry("0", "10.0.1.1"), false},
-		"no address has room":                          {64, 128, entry("0", "10.0.1.1"), true},
-		"an address that is on record":                 {64, 128, entry("0", "10.0.0.7"), false},
-		"no address has room for the first of another": {2, 128, entry("new", "10.0.1.1"), true},
-	} {
-		record := &v1alpha1.IPAllocation{Spec: v1alpha1.IPAllocationSpec{Sandboxes: sandboxes(tc.sandboxes), Addresses: addresses(tc.addresses)}}
-		if got := isFull(record, tc.entry); got != tc.want {
-			t.Errorf("%s: full %t", name, got)
+	f.Pool.Entries[0].AddObserved = true
+	f.Apply(record)
+	for _, at := range []time.Duration{0, time.Hour} {
+		if err := f.after(at); !errors.Is(err, errFull) {
+			t.Errorf("after %s: error %v, expected that the record has no room", at, err)
 		}
 	}
+	if n := len(f.Record().Spec.Sandboxes); n != v1alpha1.MaxSandboxes || len(f.Pool.Released)+len(f.Pool.Tombstoned) > 0 {
+		t.Errorf("the record has %d sandboxes; released: %v, tombstones: %v", n, f.Pool.Released, f.Pool.Tombstoned)
+	}
+	f.explains("no room")
 }

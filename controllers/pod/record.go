@@ -53,8 +53,19 @@ func (r *Reconciler) syncRecord(ctx context.Context, v *view) error {
 	return errors.Join(r.writeLearned(ctx, v, record), nodeErr)
 }
 
+// errFull says that a record has no room for what is new. It gets room once an earlier sandbox is proven gone (docs/decisions/0319).
+var errFull = fmt.Errorf("the record has no room for a further sandbox or address (%d and %d): %w", v1alpha1.MaxSandboxes, v1alpha1.MaxAddresses, records.ErrRefused)
+
+// lacks says whether an action would be about what the record has no room for.
+func (v *view) lacks(a release.Action) bool {
+	return v.full && slices.Contains([]release.Action{release.Release, release.Unprotect, release.Disown, release.Rewrite}, a)
+}
+
 // writeLearned writes the record if something is new.
 func (r *Reconciler) writeLearned(ctx context.Context, v *view, record *v1alpha1.IPAllocation) error {
+	if len(record.Spec.Sandboxes) > v1alpha1.MaxSandboxes || len(record.Spec.Addresses) > v1alpha1.MaxAddresses {
+		return errFull
+	}
 	if v.record == nil || !equality.Semantic.DeepEqual(v.record.Spec, record.Spec) {
 		nameNetworks(v, record)
 		return r.writeRecord(ctx, v, record)
@@ -86,10 +97,6 @@ func (r *Reconciler) proveIdentity(ctx context.Context, v *view) error {
 func (r *Reconciler) recordHeld(v *view, record *v1alpha1.IPAllocation, now metav1.Time) {
 	for i := range v.held {
 		held := &v.held[i]
-		if !held.Superseded && isFull(record, held) {
-			record.Spec.SandboxesSeen = v1alpha1.SandboxesSeenSome
-			continue
-		}
 		if !held.Superseded || held.Followed {
 			recordSandbox(v, record, held, now)
 		}
@@ -104,14 +111,6 @@ func (r *Reconciler) recordHeld(v *view, record *v1alpha1.IPAllocation, now meta
 			record.Spec.Addresses = append(record.Spec.Addresses, records.AddressOf(&held.Entry, nodelife.RoundUp(now.Time)))
 		}
 	}
-}
-
-// isFull says whether a record has no place for an entry. It gets one once an earlier sandbox is proven gone; until then the record says that it lacks one.
-// To refuse the record would keep those on it for ever: nothing is decided about a pod before what is new of it is recorded (docs/decisions/0319).
-func isFull(record *v1alpha1.IPAllocation, held *facts.Held) bool {
-	hasSandbox := slices.Contains(recordSandboxKeysOf(record), held.SandboxID)
-	return facts.RecordedAddress(record, held.Key) == nil &&
-		(len(record.Spec.Addresses) >= v1alpha1.MaxAddresses || !hasSandbox && len(record.Spec.Sandboxes) >= v1alpha1.MaxSandboxes)
 }
 
 // nameNetworks adds the network of each address that the pod's network-status shows by now. It causes no write by itself: the status is written after
@@ -199,20 +198,13 @@ func (r *Reconciler) recordMachines(ctx context.Context, v *view, record *v1alph
 			}
 		}
 		registered := node.CreationTimestamp.Time
-		if registered.After(v.seenAt(s.ObservedTime.Time)) || (boundBefore(v, record, registered) && !v.madeUnder(node, s.ID)) || r.wasLeftOut(v, s) {
+		if registered.After(v.seenAt(s.ObservedTime.Time)) || (boundBefore(v, record, registered) && !v.madeUnder(node, s.ID)) {
 			continue
 		}
 		identity := facts.Identity(node)
 		s.Node = &identity
 	}
 	return nil
-}
-
-// wasLeftOut says whether a sandbox was recorded long after its entry came: the machine may have changed meanwhile under the same Node object.
-func (r *Reconciler) wasLeftOut(v *view, s *v1alpha1.SandboxRecord) bool {
-	return slices.ContainsFunc(v.held, func(held facts.Held) bool {
-		return held.SandboxID == s.ID && !held.SeenSince.IsZero() && s.ObservedTime.Sub(held.SeenSince) > r.options.Settings.ReleaseDelay
-	})
 }
 
 // seenAt is when an entry of the pod was seen, but not before the pod was created by the clock of the API server: the clock of the manager may be slow,
@@ -227,8 +219,7 @@ func (v *view) seenAt(observed time.Time) time.Time {
 // madeUnder says whether the machine of the pod had registered this Node object, with the pod alive under it, when the pools were last read live
 // without the sandbox. A sandbox that is new since, and was in no pool before the registration, was created by that machine.
 func (v *view) madeUnder(node *corev1.Node, sandboxID string) bool {
-	if v.record == nil || v.record.Spec.AliveNodeUID != node.UID || v.record.Spec.SandboxesSeen == v1alpha1.SandboxesSeenSome ||
-		slices.Contains(recordSandboxKeysOf(v.record), sandboxID) {
+	if v.record == nil || v.record.Spec.AliveNodeUID != node.UID || slices.Contains(recordSandboxKeysOf(v.record), sandboxID) {
 		return false
 	}
 	return !slices.ContainsFunc(v.held, func(held facts.Held) bool {

@@ -360,22 +360,20 @@ func TestARecordDoesNotFollowWhileThePodCannotBeRead(t *testing.T) {
 // recorded; later the pod gets another sandbox there.
 func TestI2ASandboxFromAfterANewRegistrationGetsAMachine(t *testing.T) {
 	for name, tc := range map[string]struct {
-		alive     types.UID
-		seen      time.Duration
-		sandboxes v1alpha1.SandboxesSeen
-		want      bool
+		alive types.UID
+		seen  time.Duration
+		want  bool
 	}{
-		"the pod is known to have lived under the Node":  {"node-2", -time.Minute, "", true},
-		"the pod was not seen alive under it":            {"", -time.Minute, "", false},
-		"it lived under another registration":            {"node-1", -time.Minute, "", false},
-		"its entry was there before the Node registered": {"node-2", -time.Hour, "", false},
-		"a sandbox may be missing in the record":         {"node-2", -time.Minute, v1alpha1.SandboxesSeenSome, false},
+		"the pod is known to have lived under the Node":  {"node-2", -time.Minute, true},
+		"the pod was not seen alive under it":            {"", -time.Minute, false},
+		"it lived under another registration":            {"node-1", -time.Minute, false},
+		"its entry was there before the Node registered": {"node-2", -time.Hour, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			machine := onepod.OldMachine()
 			machine.UID = "node-2"
 			record := onepod.RecordOfOld(machine)
-			record.Spec.AliveNodeUID, record.Spec.SandboxesSeen = tc.alive, tc.sandboxes
+			record.Spec.AliveNodeUID = tc.alive
 			pod := onepod.PodOf("old", "10.0.0.5")
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(onepod.Now.Add(-2 * time.Hour))}}
 			f := newWorld(t, pod, record, onepod.Node("node", "node-2", "m1"))

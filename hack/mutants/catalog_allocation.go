@@ -7,18 +7,6 @@ var inSlices = []string{"./controllers/slice"}
 // What repairs of reservations and the guard of node slices rest on, and the order in which what belongs to a pod is deleted.
 var allocationMutants = []mutant{
 	{
-		rule: "I1: a machine is not recorded long after a sandbox came",
-		file: "controllers/pod/record.go",
-		old:  ` || r.wasLeftOut(v, s) {`,
-		new:  ` {`, by: inPods,
-	},
-	{
-		rule: "I1: a sandbox that a full record left out was not made under the present Node",
-		file: "controllers/pod/record.go",
-		old:  `v.record.Spec.SandboxesSeen == v1alpha1.SandboxesSeenSome ||`,
-		new:  `v.record.Spec.SandboxesSeen == "Other" ||`, by: inPods,
-	},
-	{
 		rule: "I1: without agents, a sandbox that is not on record replaces none",
 		file: "internal/release/followed.go",
 		old:  `return isUnrecorded || `,

@@ -17,17 +17,16 @@ var decisionMutants = []mutant{
 		new:  `d.Action == Unprotect && s.sharesWith(`, by: inRelease,
 	},
 	{
-		rule: "I1: a record that leaves a sandbox out says so",
-		file: "controllers/pod/record.go",
-		old: `			record.Spec.SandboxesSeen = v1alpha1.SandboxesSeenSome
-			continue`,
-		new: `			continue`, by: inPods,
+		rule: "I1: what a full record lacks is not decided about",
+		file: "controllers/pod/controller.go",
+		old:  `if seen.lacks(decision.Action) {`,
+		new:  `if seen.full && seen.lacks("") {`, by: inPods,
 	},
 	{
-		rule: "writes: a full record leaves the latest sandbox out",
-		file: "controllers/pod/record.go",
-		old:  `!held.Superseded && isFull(record, held)`,
-		new:  `held.Superseded && isFull(record, held)`, by: inPods,
+		rule: "writes: a full record makes room for itself",
+		file: "controllers/pod/controller.go",
+		old:  `} else if errors.Is(err, errFull) {`,
+		new:  `} else if errors.Is(err, errFull) && seen.full {`, by: inPods,
 	},
 	{
 		rule: "I1: a sandbox with an entry waits for those that share it",

@@ -3,6 +3,7 @@
 package handshake
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -44,20 +45,16 @@ func (l *Listing) living(other string, pods []types.UID) []*Sandbox {
 			found = append(found, s)
 		}
 	}
-	slices.SortFunc(found, func(a, b *Sandbox) int {
-		if a.before(b) {
-			return -1
+	isStopped := func(s *Sandbox) int {
+		if s.State == StateNotReady {
+			return 1
 		}
-		return 1
+		return 0
+	}
+	slices.SortFunc(found, func(a, b *Sandbox) int {
+		return cmp.Or(cmp.Compare(isStopped(a), isStopped(b)), cmp.Compare(a.ID, b.ID))
 	})
 	return found
-}
-
-func (s *Sandbox) before(o *Sandbox) bool {
-	if a, b := s.State != StateNotReady, o.State != StateNotReady; a != b {
-		return a
-	}
-	return s.ID < o.ID
 }
 
 // conflict says why the list does not show which pod a sandbox belongs to; empty if it does.

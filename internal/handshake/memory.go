@@ -189,6 +189,7 @@ func (m *Memory) Recall(q Query) Recollection {
 		}
 	}
 	slices.Sort(found.Unloaded)
+	found.Unloaded = slices.Compact(found.Unloaded) // one UID can be several of the query's
 	return found
 }
 

@@ -87,8 +87,9 @@
 // Entries under the name of a pod that no pod UID can be shown to own are disowned before its Unprotect, and in every row once its object is
 // deleted: the next pod with the name would inherit them (docs/decisions/0147, 0277).
 //
-// A sandbox whose address a later sandbox of the pod has is judged by the same rows, and dropped from the record once it is proven gone. Until
-// then the later one is not released (docs/decisions/0135).
+// A sandbox whose address a later sandbox of the pod has, or which it left to another pod while the later one has another (docs/decisions/0317), is
+// judged by the same rows, and dropped from the record once it is proven gone. Until then no later one with the same address is released
+// (docs/decisions/0135).
 //
 // A Release requires live reads: otherwise Decide gives Reread. An Unprotect may rest on caches if the record has every address that the pod can
 // be seen to have had, or if the pod was deleted unbound, because a pod that is being deleted cannot be bound. That a UID is being deleted, and

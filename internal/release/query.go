@@ -42,7 +42,7 @@ type Response struct {
 	Time time.Time
 	// PodUID is the pod UID with which the agent saw the sandbox; empty if it never saw it.
 	PodUID types.UID
-	// SuccessorID is the only other sandbox of the pod UID that is not gone; empty if there are several.
+	// SuccessorID is the only other sandbox of the pod UID that is not gone, empty if there are several; for AnySandbox it is one that is not gone.
 	SuccessorID string
 }
 
