@@ -87,8 +87,8 @@
 // Entries under the name of a pod that no pod UID can be shown to own are disowned before its Unprotect, and in every row once its object is
 // deleted: the next pod with the name would inherit them (docs/decisions/0147, 0277).
 //
-// A sandbox whose address a later sandbox of the pod has, or which it left to another pod while the later one has another (docs/decisions/0317), is
-// judged by the same rows, and dropped from the record once it is proven gone. Until then no later one with the same address is released
+// If a later sandbox of the pod has the address of an earlier one, or has another in its place (docs/decisions/0317), the earlier one is judged by
+// the same rows, and dropped from the record once it is proven gone. Until then no later one with the same address is released
 // (docs/decisions/0135).
 //
 // A Release requires live reads: otherwise Decide gives Reread. An Unprotect may rest on caches if the record has every address that the pod can
