@@ -125,7 +125,7 @@ type SandboxesSeen string
 const (
 	// SandboxesSeenAll: each entry was seen to come, in a pool that was watched without a gap, in the place of none, or of a sandbox in the record.
 	SandboxesSeenAll SandboxesSeen = "All"
-	// SandboxesSeenSome: an entry stood before the manager saw it come. A sandbox of the pod that is not in the record may have had its
+	// SandboxesSeenSome: an entry stood before the manager saw it come, or the record had no room for one. A sandbox of the pod that is not in the record may have had its
 	// address, and not be gone: with agents no CNI DEL takes the entry, so that the node's agent is queried before the address is released.
 	SandboxesSeenSome SandboxesSeen = "Some"
 )

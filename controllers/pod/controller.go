@@ -151,9 +151,6 @@ func (r *Reconciler) apply(ctx context.Context, seen *view, decision release.Dec
 	if again, err = r.keepFromSuccessors(ctx, seen, decision); again || err != nil {
 		return again, result, r.explainFailure(ctx, seen, decision, err)
 	}
-	if seen.lacks(decision.Action) {
-		return false, result, r.explainRefusal(ctx, seen, errFull)
-	}
 	again, result, err = r.act(ctx, seen, decision)
 	if err == nil && !again && unlabeled != nil {
 		err = fmt.Errorf("restoring the label of a guarded pod, without which it is not cached: %w", unlabeled)
@@ -195,8 +192,6 @@ func (r *Reconciler) learn(ctx context.Context, seen *view) (learned, again bool
 	before := seen.record
 	if err := r.syncRecord(ctx, seen); errors.Is(err, records.ErrStale) && !seen.live {
 		return false, true, result, nil
-	} else if errors.Is(err, errFull) {
-		seen.full = true
 	} else if err != nil {
 		return false, false, result, r.explainRefusal(ctx, seen, err)
 	}

@@ -3,7 +3,6 @@
 package pod
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -12,10 +11,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/config"
+	"github.com/holdfast-dev/holdfast/internal/facts"
+	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
@@ -77,9 +79,12 @@ func TestAFullRecordEmptiesItself(t *testing.T) {
 	}
 }
 
-// TestI1WhatAFullRecordLacksIsNotDecidedAbout: each sandbox has an address of its own, so that none is followed, and the latest has no machine.
-func TestI1WhatAFullRecordLacksIsNotDecidedAbout(t *testing.T) {
-	f := fullRecord(t, onepod.FinishedPod())
+// apart is fullRecord where each sandbox has an address of its own, so that none is followed.
+func apart(t *testing.T) *world {
+	t.Helper()
+	pod := onepod.FinishedPod()
+	pod.CreationTimestamp = metav1.NewTime(onepod.Now.Add(-20 * time.Minute))
+	f := fullRecord(t, pod)
 	record := f.Record()
 	for i := range record.Spec.Addresses {
 		record.Spec.Addresses[i].IP = fmt.Sprintf("10.0.1.%d", i)
@@ -89,13 +94,74 @@ func TestI1WhatAFullRecordLacksIsNotDecidedAbout(t *testing.T) {
 	}
 	f.Pool.Entries[0].AddObserved = true
 	f.Apply(record)
+	return f
+}
+
+// TestI1WhatAFullRecordLacksIsNotJudged: it has no machine on record, so it would be disowned.
+func TestI1WhatAFullRecordLacksIsNotJudged(t *testing.T) {
+	f := apart(t)
 	for _, at := range []time.Duration{0, time.Hour} {
-		if err := f.after(at); !errors.Is(err, errFull) {
-			t.Errorf("after %s: error %v, expected that the record has no room", at, err)
+		if err := f.after(at); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if n := len(f.Record().Spec.Sandboxes); n != v1alpha1.MaxSandboxes || len(f.Pool.Released)+len(f.Pool.Tombstoned) > 0 {
-		t.Errorf("the record has %d sandboxes; released: %v, tombstones: %v", n, f.Pool.Released, f.Pool.Tombstoned)
+	if held := f.Addresses(); len(held) != 1 || len(held["old"]) != v1alpha1.MaxSandboxes || len(f.Pool.Released)+len(f.Pool.Tombstoned) > 0 {
+		t.Errorf("%d records; released: %v, tombstones: %v", len(held), f.Pool.Released, f.Pool.Tombstoned)
 	}
-	f.explains("no room")
+	if n := len(f.QueriesAbout("old")); n != v1alpha1.MaxSandboxes {
+		t.Errorf("the node is queried about %d sandboxes", n)
+	}
+}
+
+// TestWhatAFullRecordHasIsReleased: then there is room for the latest sandbox.
+func TestWhatAFullRecordHasIsReleased(t *testing.T) {
+	f := apart(t)
+	f.r.options.Evidence = release.EvidenceKubelet
+	for _, at := range []time.Duration{0, time.Hour} {
+		if err := f.after(at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	isLatest := func(r ipam.Request) bool { return r.SandboxID == "latest" }
+	if len(f.Pool.Released) != v1alpha1.MaxSandboxes || slices.ContainsFunc(f.Pool.Released, isLatest) {
+		t.Errorf("released %d entries, the latest one: %t", len(f.Pool.Released), slices.ContainsFunc(f.Pool.Released, isLatest))
+	}
+}
+
+func TestWhatARecordHasRoomFor(t *testing.T) {
+	sandboxes := func(n int) (all []v1alpha1.SandboxRecord) {
+		for i := range n {
+			all = append(all, v1alpha1.SandboxRecord{ID: fmt.Sprint(i)})
+		}
+		return all
+	}
+	addresses := func(n int) (all []v1alpha1.AddressRecord) {
+		for i := range n {
+			all = append(all, v1alpha1.AddressRecord{Backend: "whereabouts", Pool: "pool", IP: fmt.Sprintf("10.0.0.%d", i), SandboxID: "0"})
+		}
+		return all
+	}
+	entry := func(sandbox, ip string) ipam.Key {
+		return ipam.Key{Backend: "whereabouts", Pool: "pool", IP: netip.MustParseAddr(ip), SandboxID: sandbox}
+	}
+	for name, tc := range map[string]struct {
+		sandboxes, addresses int
+		entry                ipam.Key
+		lacks                bool
+	}{
+		"there is room":                            {63, 127, entry("new", "10.0.1.1"), false},
+		"no sandbox has room":                      {64, 64, entry("new", "10.0.1.1"), true},
+		"a further address of a sandbox on record": {64, 64, entry("0", "10.0.1.1"), false},
+		"no address has room":                      {64, 128, entry("0", "10.0.1.1"), true},
+		"an address that is on record":             {64, 128, entry("0", "10.0.0.7"), false},
+		"no address of another sandbox has room":   {2, 128, entry("new", "10.0.1.1"), true},
+	} {
+		record := &v1alpha1.IPAllocation{Spec: v1alpha1.IPAllocationSpec{Sandboxes: sandboxes(tc.sandboxes), Addresses: addresses(tc.addresses)}}
+		if got := facts.LacksRoom(record, tc.entry); got != tc.lacks {
+			t.Errorf("%s: lacks room %t", name, got)
+		}
+	}
+	if facts.LacksRoom(nil, entry("new", "10.0.1.1")) {
+		t.Error("a record that is not made yet lacks room")
+	}
 }

@@ -53,19 +53,8 @@ func (r *Reconciler) syncRecord(ctx context.Context, v *view) error {
 	return errors.Join(r.writeLearned(ctx, v, record), nodeErr)
 }
 
-// errFull says that a record has no room for what is new. It gets room once an earlier sandbox is proven gone (docs/decisions/0319).
-var errFull = fmt.Errorf("the record has no room for a further sandbox or address (%d and %d): %w", v1alpha1.MaxSandboxes, v1alpha1.MaxAddresses, records.ErrRefused)
-
-// lacks says whether an action would be about what the record has no room for.
-func (v *view) lacks(a release.Action) bool {
-	return v.full && slices.Contains([]release.Action{release.Release, release.Unprotect, release.Disown, release.Rewrite}, a)
-}
-
 // writeLearned writes the record if something is new.
 func (r *Reconciler) writeLearned(ctx context.Context, v *view, record *v1alpha1.IPAllocation) error {
-	if len(record.Spec.Sandboxes) > v1alpha1.MaxSandboxes || len(record.Spec.Addresses) > v1alpha1.MaxAddresses {
-		return errFull
-	}
 	if v.record == nil || !equality.Semantic.DeepEqual(v.record.Spec, record.Spec) {
 		nameNetworks(v, record)
 		return r.writeRecord(ctx, v, record)
@@ -97,6 +86,10 @@ func (r *Reconciler) proveIdentity(ctx context.Context, v *view) error {
 func (r *Reconciler) recordHeld(v *view, record *v1alpha1.IPAllocation, now metav1.Time) {
 	for i := range v.held {
 		held := &v.held[i]
+		if !held.Superseded && facts.LacksRoom(record, held.Key) {
+			record.Spec.SandboxesSeen = v1alpha1.SandboxesSeenSome
+			continue
+		}
 		if !held.Superseded || held.Followed {
 			recordSandbox(v, record, held, now)
 		}

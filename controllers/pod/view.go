@@ -28,8 +28,6 @@ type view struct {
 	sameName *corev1.Pod
 	// record is nil if there is none.
 	record *v1alpha1.IPAllocation
-	// full: the record has no room for what is new (errFull).
-	full bool
 	// recordsAt is the version of the record that the cache had before other records were looked up in it; empty if it had none.
 	recordsAt string
 	// held are the entries that belong to the UID; heldFact carries why they could not be read.

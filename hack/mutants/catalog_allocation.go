@@ -9,8 +9,8 @@ var allocationMutants = []mutant{
 	{
 		rule: "I1: without agents, a sandbox that is not on record replaces none",
 		file: "internal/release/followed.go",
-		old:  `return isUnrecorded || `,
-		new:  `return isUnrecorded && false || `, by: inRelease,
+		old:  `return other.Unrecorded || `,
+		new:  `return other.Unrecorded && false || `, by: inRelease,
 	},
 	{
 		rule: "liveness: what carries the proof of the termination is deleted last",

@@ -90,6 +90,16 @@ func Attributed(record *v1alpha1.IPAllocation, queries *Queries, uid types.UID, 
 	return known
 }
 
+// LacksRoom says whether a record has no room for an address that it does not have. It gets room once an earlier sandbox is proven gone; until then the
+// sandbox of that address is not judged (docs/decisions/0319).
+func LacksRoom(record *v1alpha1.IPAllocation, key ipam.Key) bool {
+	if record == nil || RecordedAddress(record, key) != nil {
+		return false
+	}
+	hasSandbox := slices.ContainsFunc(record.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool { return s.ID == key.SandboxID })
+	return len(record.Spec.Addresses) >= v1alpha1.MaxAddresses || !hasSandbox && len(record.Spec.Sandboxes) >= v1alpha1.MaxSandboxes
+}
+
 // RecordedAddress is the recorded address of the key's sandbox; nil if there is none.
 func RecordedAddress(record *v1alpha1.IPAllocation, key ipam.Key) *v1alpha1.AddressRecord {
 	if record == nil {

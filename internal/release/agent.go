@@ -227,7 +227,7 @@ func judgeInUse(o Observation, s *Sandbox, now time.Time) Decision {
 // doubted says whether the entry may belong to an earlier sandbox of the pod, because there is more than one or the machine has rebooted. left is
 // the remaining wait, so that the ordinary replacement of a sandbox causes no query.
 func doubted(o Observation, s *Sandbox, now time.Time) (left time.Duration, doubtful bool) {
-	if s.Conflict || !s.Machine.IsKnown() || seenWithAnother(o, s) {
+	if s.Conflict || s.Unrecorded || !s.Machine.IsKnown() || seenWithAnother(o, s) {
 		return 0, false
 	}
 	node := o.Node.Get()

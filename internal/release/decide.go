@@ -195,7 +195,13 @@ func waitGoneEmpty(o Observation, now time.Time) Decision {
 func judgeEach(o Observation, pod Pod, judge func(Observation, Pod, *Sandbox, time.Time) Decision, now time.Time) Decision {
 	judged := make([]Decision, 0, len(o.Sandboxes.Get()))
 	for i := range o.Sandboxes.Get() {
-		judged = append(judged, judge(o, pod, &o.Sandboxes.Get()[i], now))
+		s := &o.Sandboxes.Get()[i]
+		if s.Unrecorded {
+			judged = append(judged, wait(RowMachineUnknown, v1alpha1.ReasonMachineUnknown, 0,
+				"sandbox %s is not on record, which has room for %d sandboxes and %d addresses: it waits until an earlier one is proven gone", s.ID, v1alpha1.MaxSandboxes, v1alpha1.MaxAddresses))
+			continue
+		}
+		judged = append(judged, judge(o, pod, s, now))
 	}
 	return combine(followedFirst(o.Sandboxes.Get(), judged))
 }

@@ -24,7 +24,8 @@
 //	NoAddresses               no entries; terminated by the kubelet  Unprotect; cached facts will do. Not while the agent reports a
 //	                          (rejected too), or the object is gone  sandbox of the pod. A recorded address whose entry was removed
 //	                                                                 or taken over counts as an entry
-//	MachineUnknown            no machine is recorded for the sandbox agent: Disown once the grace period is over
+//	MachineUnknown            no machine is recorded for the sandbox Wait(MachineUnknown) where the record has no room for it;
+//	                                                                 agent: Disown once the grace period is over
 //	                                                                 kubelet, and the Node is there: Wait(MachineUnknown)
 //	AddressConflict           an address stands under two pod UIDs,  Wait(Conflict); it holds only itself back
 //	                          or the agent saw another pod's sandbox agent: Disown the sandbox of another pod

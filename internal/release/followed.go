@@ -67,8 +67,7 @@ func replacedByItsKubelet(o Observation, s *Sandbox) bool {
 		return relation == Replaced || relation == Resembling
 	}
 	return !isAnother(o.Node.Get().Machine) && !slices.ContainsFunc(o.Sandboxes.Get(), func(other Sandbox) bool {
-		isUnrecorded := other.UnchangedSince.IsZero() // the record is full
-		return isUnrecorded || !other.UnchangedSince.Before(s.UnchangedSince) && other.Machine.IsKnown() && isAnother(other.Machine.Get())
+		return other.Unrecorded || !other.UnchangedSince.Before(s.UnchangedSince) && other.Machine.IsKnown() && isAnother(other.Machine.Get())
 	})
 }
 

@@ -82,7 +82,7 @@ func TestI1ASandboxThatALaterOneFollowedIsNotForgotten(t *testing.T) {
 		"without agents, the pod lives, and its node registered again after another machine had made the next sandbox": {
 			terminating(notDeleting, sandboxes(sandbox("s1", isFollowed), sandbox("s2", func(s *Sandbox) { s.Machine = Known(replaced) }))), Decision{Row: RowPodInUse, Action: Keep, Reason: v1alpha1.ReasonPodInUse}},
 		"without agents, the pod lives, and its record has no room for the next sandbox": {
-			terminating(notDeleting, sandboxes(sandbox("s1", isFollowed), sandbox("s2", func(s *Sandbox) { s.Machine, s.UnchangedSince = Unknown[Machine]("not recorded"), time.Time{} }))),
+			terminating(notDeleting, sandboxes(sandbox("s1", isFollowed), sandbox("s2", func(s *Sandbox) { s.Unrecorded = true }))),
 			Decision{Row: RowPodInUse, Action: Keep, Reason: v1alpha1.ReasonPodInUse}},
 		"without agents, the pod lives, and another machine made the sandbox before": {
 			terminating(notDeleting, sandboxes(sandbox("s0", func(s *Sandbox) { s.Machine, s.UnchangedSince = Known(replaced), longAgo.Add(-time.Hour) }), sandbox("s1", isFollowed), later)),

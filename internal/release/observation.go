@@ -127,6 +127,8 @@ type Sandbox struct {
 	Followed bool
 	// Superseded: it has no entry, because other sandboxes, of any pod UID, have its addresses.
 	Superseded bool
+	// Unrecorded: the record has no room for one of its entries.
+	Unrecorded bool
 	// Shares are the pod's other sandboxes that have, or had, one of its addresses.
 	Shares []string
 	// Conflict: one of its addresses belongs to another pod UID that is not proven gone.
