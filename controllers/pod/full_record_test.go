@@ -97,19 +97,30 @@ func apart(t *testing.T) *world {
 	return f
 }
 
+// looksAt is a pass at each of those times.
+func (f *world) looksAt(times ...time.Duration) {
+	f.Helper()
+	for _, at := range times {
+		if err := f.after(at); err != nil {
+			f.Fatal(err)
+		}
+	}
+}
+
 // TestI1WhatAFullRecordLacksIsNotJudged: it has no machine on record, so it would be disowned.
 func TestI1WhatAFullRecordLacksIsNotJudged(t *testing.T) {
 	f := apart(t)
-	for _, at := range []time.Duration{0, time.Hour} {
-		if err := f.after(at); err != nil {
-			t.Fatal(err)
-		}
-	}
+	f.looksAt(0, time.Hour)
 	if held := f.Addresses(); len(held) != 1 || len(held["old"]) != v1alpha1.MaxSandboxes || len(f.Pool.Released)+len(f.Pool.Tombstoned) > 0 {
 		t.Errorf("%d records; released: %v, tombstones: %v", len(held), f.Pool.Released, f.Pool.Tombstoned)
 	}
 	if n := len(f.QueriesAbout("old")); n != v1alpha1.MaxSandboxes {
 		t.Errorf("the node is queried about %d sandboxes", n)
+	}
+	f.respond("sandbox-1", v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, "old")
+	f.looksAt(time.Hour+time.Second, time.Hour+2*time.Second) // the pass that makes room, and the next one
+	if held := f.Addresses(); len(held) != 1 || len(held["old"]) != v1alpha1.MaxSandboxes || len(f.Pool.Released) != 1 || len(f.Pool.Tombstoned) > 0 {
+		t.Errorf("once one is gone: %d records, %d addresses; released: %v, tombstones: %v", len(held), len(held["old"]), f.Pool.Released, f.Pool.Tombstoned)
 	}
 }
 
@@ -117,11 +128,7 @@ func TestI1WhatAFullRecordLacksIsNotJudged(t *testing.T) {
 func TestWhatAFullRecordHasIsReleased(t *testing.T) {
 	f := apart(t)
 	f.r.options.Evidence = release.EvidenceKubelet
-	for _, at := range []time.Duration{0, time.Hour} {
-		if err := f.after(at); err != nil {
-			t.Fatal(err)
-		}
-	}
+	f.looksAt(0, time.Hour)
 	isLatest := func(r ipam.Request) bool { return r.SandboxID == "latest" }
 	if len(f.Pool.Released) != v1alpha1.MaxSandboxes || slices.ContainsFunc(f.Pool.Released, isLatest) {
 		t.Errorf("released %d entries, the latest one: %t", len(f.Pool.Released), slices.ContainsFunc(f.Pool.Released, isLatest))

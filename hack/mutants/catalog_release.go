@@ -19,7 +19,7 @@ var decisionMutants = []mutant{
 	{
 		rule: "I1: what a full record lacks is not judged",
 		file: "internal/facts/read.go",
-		old:  `s.Unrecorded || LacksRoom(r.Record, entry.Key)`,
+		old:  `s.Unrecorded || (r.Record != nil && !entry.Superseded && RecordedAddress(r.Record, entry.Key) == nil)`,
 		new:  `s.Unrecorded`, by: inPods,
 	},
 	{

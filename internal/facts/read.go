@@ -204,7 +204,7 @@ func (r *Read) sandboxes() release.Fact[[]release.Sandbox] {
 func (r *Read) addEntry(s *release.Sandbox, entry *Held) {
 	s.Followed = s.Followed && (entry.Followed || r.gotAnother(entry, s))
 	s.Superseded = s.Superseded && entry.Superseded && !entry.Removed
-	s.Unrecorded = s.Unrecorded || LacksRoom(r.Record, entry.Key)
+	s.Unrecorded = s.Unrecorded || (r.Record != nil && !entry.Superseded && RecordedAddress(r.Record, entry.Key) == nil)
 	s.Shares = append(s.Shares, r.othersAt(entry)...)
 	s.Conflict = s.Conflict || entry.Conflict
 	s.Shown = s.Shown || Shows(r.Object, entry)

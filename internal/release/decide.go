@@ -198,7 +198,7 @@ func judgeEach(o Observation, pod Pod, judge func(Observation, Pod, *Sandbox, ti
 		s := &o.Sandboxes.Get()[i]
 		if s.Unrecorded {
 			judged = append(judged, wait(RowMachineUnknown, v1alpha1.ReasonMachineUnknown, 0,
-				"sandbox %s is not on record, which has room for %d sandboxes and %d addresses: it waits until an earlier one is proven gone", s.ID, v1alpha1.MaxSandboxes, v1alpha1.MaxAddresses))
+				"sandbox %s is not on record, which has room for %d sandboxes and %d addresses: where it is full, it waits until an earlier one is proven gone", s.ID, v1alpha1.MaxSandboxes, v1alpha1.MaxAddresses))
 			continue
 		}
 		judged = append(judged, judge(o, pod, s, now))

@@ -127,7 +127,7 @@ type Sandbox struct {
 	Followed bool
 	// Superseded: it has no entry, because other sandboxes, of any pod UID, have its addresses.
 	Superseded bool
-	// Unrecorded: the record has no room for one of its entries.
+	// Unrecorded: the record lacks one of its entries, because it had no room.
 	Unrecorded bool
 	// Shares are the pod's other sandboxes that have, or had, one of its addresses.
 	Shares []string

@@ -356,7 +356,10 @@ func (p *pool) Release(_ context.Context, requests []ipam.Request) []ipam.Result
 	}
 	if p.FailsRelease == nil {
 		p.Released = append(p.Released, requests...)
-		p.Entries = nil
+		isReleased := func(e ipam.Entry) bool {
+			return slices.ContainsFunc(requests, func(r ipam.Request) bool { return r.IP == e.IP && r.SandboxID == e.SandboxID })
+		}
+		p.Entries = slices.DeleteFunc(slices.Clone(p.Entries), isReleased)
 	}
 	return results
 }
