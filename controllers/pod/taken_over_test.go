@@ -66,6 +66,14 @@ func TestI1AnAddressIsLeftToAnotherPodOnceTheSandboxBeforeIsGone(t *testing.T) {
 			s.record.Spec.Addresses[0].Interface, s.record.Spec.Addresses[1].Interface, s.next.Interface = "", "", ""
 		}, replaced, "", false},
 		"the pod shows the address": {func(s *setup) { s.shown = "10.0.0.5" }, replaced, "", false},
+		"the agent reported that it is gone before there was another one": {none, func(s *setup) {
+			s.world.respond("old-sandbox", v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxStopped, "old")
+		}, "", true},
+		"the agent reported that before, and a sandbox may be missing in the record": {func(s *setup) {
+			s.record.Spec.SandboxesSeen = v1alpha1.SandboxesSeenSome
+		}, func(s *setup) {
+			s.world.respond("old-sandbox", v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxStopped, "old")
+		}, "", false},
 		"the agent reports several others": {none, func(s *setup) {
 			s.world.respond("old-sandbox", v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReplaced, "old")
 		}, "", false},

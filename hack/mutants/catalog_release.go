@@ -49,8 +49,8 @@ var decisionMutants = []mutant{
 	{
 		rule: "I1: another sandbox than the later one may use what an earlier one had",
 		file: "internal/facts/read.go",
-		old:  `s.Response.Get().SuccessorID == later`,
-		new:  `s.Response.Get().SuccessorID != "later"`, by: inPods,
+		old:  `report.SuccessorID == later`,
+		new:  `report.SuccessorID != "later"`, by: inPods,
 	},
 	{
 		rule: "I1: a successor is named only where it is the only other sandbox",

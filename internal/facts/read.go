@@ -98,7 +98,9 @@ func (r *Read) isOnlyOther(later string, s *release.Sandbox) bool {
 	if r.Evidence != release.EvidenceAgent {
 		return hasEach
 	}
-	return !release.OnlyWatched(s.Attribution) && s.Response.IsKnown() && s.Response.Get().SuccessorID == later && (hasEach || r.beganUnder(s))
+	report := s.Response.Get()
+	before := report.Verdict == v1alpha1.VerdictReadyForRelease && hasEach // final: it was gone before there was a later one
+	return !release.OnlyWatched(s.Attribution) && s.Response.IsKnown() && (before || report.SuccessorID == later && (hasEach || r.beganUnder(s)))
 }
 
 // beganUnder says whether the present Node object is older than the pod's binding, and is of the machine that ran a sandbox.
