@@ -69,8 +69,8 @@ func TestAFullRecordEmptiesItself(t *testing.T) {
 		return slices.ContainsFunc(f.Record().Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool { return s.ID == id })
 	}
 	f.holdsUntil(0, onepod.Settings.ReleaseDelay)
-	if n := len(f.Record().Spec.Sandboxes); n != v1alpha1.MaxSandboxes || has("latest") {
-		t.Fatalf("the record has %d sandboxes, the latest one: %t", n, has("latest"))
+	if n, seen := len(f.Record().Spec.Sandboxes), f.Record().Spec.SandboxesSeen; n != v1alpha1.MaxSandboxes || has("latest") || seen != v1alpha1.SandboxesSeenSome {
+		t.Fatalf("the record has %d sandboxes, the latest one: %t, and says that it has %s", n, has("latest"), seen)
 	}
 	f.respond("old-sandbox", v1alpha1.VerdictDoNotRelease, v1alpha1.ReasonSandboxReplaced, "old")
 	f.holdsUntil(onepod.Settings.ReleaseDelay+time.Second, onepod.Settings.ReleaseDelay+2*time.Second)

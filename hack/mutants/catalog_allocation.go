@@ -7,6 +7,19 @@ var inSlices = []string{"./controllers/slice"}
 // What repairs of reservations and the guard of node slices rest on, and the order in which what belongs to a pod is deleted.
 var allocationMutants = []mutant{
 	{
+		rule: "I1: a record that leaves a sandbox out says so",
+		file: "controllers/pod/record.go",
+		old: `			record.Spec.SandboxesSeen = v1alpha1.SandboxesSeenSome
+			continue`,
+		new: `			continue`, by: inPods,
+	},
+	{
+		rule: "I1: a final report from before the later sandbox counts only where the record has each",
+		file: "internal/facts/read.go",
+		old:  `v1alpha1.VerdictReadyForRelease && hasEach`,
+		new:  `v1alpha1.VerdictReadyForRelease`, by: inPods,
+	},
+	{
 		rule: "I1: without agents, a sandbox that is not on record replaces none",
 		file: "internal/release/followed.go",
 		old:  `return other.Unrecorded || `,
