@@ -93,8 +93,8 @@ func (b *index) shown(pod *Pod, shown Shown) []Finding {
 	entry := b.entryOf(pod, shown)
 	about := Finding{PodRef: pod.Ref, UID: pod.UID, IP: shown.IP, Interface: shown.Interface, Network: shown.Network}
 	if entry == nil {
-		if b.ForRepair {
-			return nil // claimed
+		if b.ForRepair || pod.Restarting {
+			return nil // claimed, or of a sandbox that ended
 		}
 		return b.entryMissing(about)
 	}

@@ -83,6 +83,16 @@ func TestAudit(t *testing.T) {
 			facts: Facts{Pods: []Pod{pod("web", one)}, Reservations: []Reservation{reservation("10.0.0.1", "web")}},
 			want:  []Finding{finding(v1alpha1.ReasonEntryMissing, "web", func(f *Finding) { f.Pool = "" })},
 		},
+		"an address without an entry is not in use while no sandbox of the pod is ready": {
+			facts: Facts{Pods: []Pod{with(pod("web", one), func(p *Pod) { p.Restarting = true })}},
+		},
+		"nor is one that a repair looks at": {
+			facts: Facts{ForRepair: true, Pods: []Pod{with(pod("web", one), func(p *Pod) { p.Restarting, p.Recorded = true, []netip.Addr{one} })}},
+		},
+		"one that is on record for the pod is repaired while it runs": {
+			facts: Facts{ForRepair: true, Pods: []Pod{with(pod("web", one), func(p *Pod) { p.Recorded = []netip.Addr{one} })}},
+			want:  []Finding{finding(v1alpha1.ReasonEntryMissing, "web", func(f *Finding) { f.Pool = "" })},
+		},
 		"an address that a pool has for another pod is one without a record": {
 			facts: Facts{Pods: []Pod{pod("web", one)}, Entries: []Entry{entry("", one, "db")}, Reservations: []Reservation{reservation("10.0.0.1", "db")}},
 			want:  []Finding{finding(v1alpha1.ReasonEntryMissing, "web", func(f *Finding) { f.Other = "ns/db" })},

@@ -50,7 +50,7 @@ func (b *index) claimed() []Finding {
 	for i := range b.Pods {
 		pod := &b.Pods[i]
 		claims := b.claimsOf(pod)
-		if len(claims) == 0 {
+		if len(claims) == 0 || pod.Restarting {
 			continue
 		}
 		for _, claim := range pod.Claimed(claims, len(b.leftOver(pod))) {

@@ -41,6 +41,8 @@ type Pod struct {
 	Allowed map[string]int
 	// Recorded are the addresses that the record of this UID has.
 	Recorded []netip.Addr
+	// Restarting: its kubelet reports that no sandbox of it is ready. What it shows without an entry is of an earlier one.
+	Restarting bool
 }
 
 // Starting is a pod on a node whose networks are divided among nodes: it needs a slice there to start, and to end.

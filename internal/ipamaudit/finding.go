@@ -117,7 +117,7 @@ func (f Finding) addressMessage() string {
 			found = fmt.Sprintf("pool %s has it for %s", f.Pool, f.Other)
 		}
 		return fmt.Sprintf("%s, but %s; expected an entry for the pod, without which the address can be handed out again. "+
-			"Replace the pod; the IPAM could not write its pool at the pod's start, see its log on the node.", subject, found)
+			"Replace the pod, and see the IPAM's log on its node.", subject, found)
 	case v1alpha1.ReasonReservationMissing:
 		return fmt.Sprintf("%s from pool %s, and no reservation stands for it; expected one, without which an overlapping range can hand the "+
 			"address out again. Replace the pod, or create the reservation.", subject, f.Pool)
