@@ -287,7 +287,11 @@ func (r *Reconciler) hold(ctx context.Context, seen *view, decision release.Deci
 		r.held.wasRead(seen.uid)
 	}
 	if decision.Action == release.Keep {
-		return reconcile.Result{RequeueAfter: decision.After}, errors.Join(seen.unfinished(), r.keep(ctx, seen))
+		after := decision.After
+		if slices.ContainsFunc(seen.held, func(held facts.Held) bool { return held.Quiet }) {
+			after = release.Sooner(after, r.options.Settings.GracePeriodSlack)
+		}
+		return reconcile.Result{RequeueAfter: after}, errors.Join(seen.unfinished(), r.keep(ctx, seen))
 	}
 	after := seen.lookAgain(decision.After)
 	later, err := r.explain(ctx, seen, decision)

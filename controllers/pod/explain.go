@@ -142,7 +142,7 @@ func (r *Reconciler) keep(ctx context.Context, v *view) error {
 	case v.record == nil:
 		return nil
 	case conflict:
-		message := v.contested() + ": a pool has it for another pod UID; neither is released until one of them is proven gone; kubectl holdfast who ADDRESS shows both"
+		message := v.contested() + ": another sandbox has it too, in its pool or by a record (kubectl holdfast who ADDRESS shows both); neither is released until one of them is proven gone"
 		if r.held.set(v.uid, v1alpha1.ReasonConflict) {
 			r.event(v, release.Decision{Action: release.Keep}, v1alpha1.ReasonConflict, message)
 		}

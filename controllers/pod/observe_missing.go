@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ownership"
+	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
 // rememberMissing keeps recorded addresses that no pool shows for this UID any more. An older cache is no evidence. An address that another sandbox, or
@@ -152,13 +153,16 @@ func (r *Reconciler) markConflicts(ctx context.Context, v *view) error {
 	return nil
 }
 
-// leaving says whether the pod of that UID is within its grace period. Its DEL may have run already, and another pod may have its address: that is
-// normal in a rolling update, and not reported.
+// leaving says whether the pod of that UID is within its grace period, or has just ended. Its DEL may have run already, and another pod may have its
+// address: that is normal in a rolling update and between Jobs, and not reported.
 func (r *Reconciler) leaving(ctx context.Context, uid types.UID) bool {
 	pods, err := index.Pods(ctx, r.client, index.PodUID, string(uid))
 	if err != nil || len(pods) != 1 {
 		return false
 	}
-	deleted := pods[0].DeletionTimestamp
-	return deleted != nil && r.clock.Now().Before(deleted.Add(r.options.Settings.GracePeriodSlack))
+	over := release.EndWritten(&pods[0])
+	if deleted := pods[0].DeletionTimestamp; deleted != nil {
+		over = deleted.Time
+	}
+	return r.clock.Now().Before(over.Add(r.options.Settings.GracePeriodSlack))
 }

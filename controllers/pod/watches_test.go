@@ -5,6 +5,7 @@ package pod
 import (
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,6 +55,43 @@ func TestI2AConflictWithAnotherPodOfTheNameEndsWithIt(t *testing.T) {
 			tc.happen(q)
 			if got := drain(q); !slices.Equal(got, tc.want) {
 				t.Errorf("looks at %v, expected %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestAConflictWithAPodThatIsJustEndingIsNotReported: its CNI DEL has run, and another pod may have its address.
+func TestAConflictWithAPodThatIsJustEndingIsNotReported(t *testing.T) {
+	ended := func(ago time.Duration) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Status.Phase = corev1.PodSucceeded
+			p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", Operation: metav1.ManagedFieldsOperationUpdate, Subresource: "status", APIVersion: "v1",
+				Time: new(metav1.NewTime(onepod.Now.Add(-ago))), FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:phase":{}}}`)}}
+		}
+	}
+	deleted := func(ago time.Duration) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.DeletionTimestamp, p.Finalizers = new(metav1.NewTime(onepod.Now.Add(-ago))), []string{v1alpha1.Finalizer}
+		}
+	}
+	const slack = time.Minute
+	for name, tc := range map[string]struct {
+		change func(*corev1.Pod)
+		want   bool
+	}{
+		"it runs":                      {func(*corev1.Pod) {}, false},
+		"it has just ended":            {ended(slack / 2), true},
+		"it ended a while ago":         {ended(2 * slack), false},
+		"its grace period is over now": {deleted(slack / 2), true},
+		"it was over a while ago":      {deleted(2 * slack), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := onepod.PodOf("other", "10.0.0.5")
+			tc.change(pod)
+			f := newWorld(t, pod)
+			f.r.options.Settings.GracePeriodSlack = slack
+			if got := f.r.leaving(t.Context(), "other"); got != tc.want {
+				t.Errorf("leaving: %t, expected %t", got, tc.want)
 			}
 		})
 	}

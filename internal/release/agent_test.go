@@ -31,6 +31,10 @@ func TestDecideWithAgents(t *testing.T) {
 			terminating(agent, notDeleting, ended(EndingCompleted, longAgo)), want{RowPodCompleted, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
 		"PodCompleted: before that no agent is queried": {
 			terminating(agent, notDeleting, ended(EndingCompleted, now.Add(-time.Minute))), want{RowPodCompleted, Wait, v1alpha1.ReasonReleaseDelay, 2 * time.Minute}},
+		"PodCompleted: where another pod has its address the node is queried at once": {
+			terminating(agent, notDeleting, ended(EndingCompleted, now.Add(-time.Minute)), one(func(s *Sandbox) { s.Superseded = true })), want{RowPodCompleted, Confirm, v1alpha1.ReasonAwaitingNodeResponse, 0}},
+		"PodCompleted: not where it is the pod's own next sandbox": {
+			terminating(agent, notDeleting, ended(EndingCompleted, now.Add(-time.Minute)), one(func(s *Sandbox) { s.Superseded, s.Followed = true, true })), want{RowPodCompleted, Wait, v1alpha1.ReasonReleaseDelay, 2 * time.Minute}},
 		"PodCompleted: its agent reports that the sandbox is gone": {
 			terminating(agent, notDeleting, ended(EndingCompleted, longAgo), one(queried(newQuery(), Known(responded(gone))))), want{RowPodCompleted, Release, v1alpha1.ReasonSandboxGone, 0}},
 		"PodCompleted: its agent reports that the sandbox is not gone": {

@@ -293,7 +293,7 @@ func TestDecide(t *testing.T) {
 // TestTheMessageOfAConflictHasTheRemedy: no event resolves it as long as the other pod lives.
 func TestTheMessageOfAConflictHasTheRemedy(t *testing.T) {
 	d := Decide(terminating(ended(EndingFinished, longAgo), sandboxes(sandbox("s1", func(s *Sandbox) { s.Conflict = true }))), now)
-	for _, want := range []string{"stands under another pod UID, or its entry names another pod", "if the other pod lives, replace it", "kubectl holdfast who"} {
+	for _, want := range []string{"is that of another sandbox too, in its pool or by a record", "if the pod of the other one lives, replace it", "kubectl holdfast who"} {
 		if !strings.Contains(d.Message, want) {
 			t.Errorf("the message does not have %q: %s", want, d.Message)
 		}

@@ -15,7 +15,8 @@
 //	Unclassified              no evidence is configured, or an       Wait(Unclassified)
 //	                          ending or a list is not as specified
 //	PodCompleted              not deleting, terminated by its        kubelet: as TerminatedBeforeDeletion; rejected: Wait
-//	                          kubelet, entries remain                agent: after ReleaseDelay as AwaitRuntimeReport. The finalizer stays
+//	                          kubelet, entries remain                agent: after ReleaseDelay, or at once if another pod has the
+//	                                                                 address, as AwaitRuntimeReport. The finalizer stays
 //
 // A pod that is being deleted, or is deleted. With entries, each sandbox is judged by itself from MachineUnknown on; without entries, no row
 // about a sandbox fits:

@@ -54,8 +54,8 @@ func judgeUnplaced(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
 func relate(o Observation, s *Sandbox, now time.Time) (Relation, Decision, bool) {
 	if s.Conflict {
 		return 0, wait(RowAddressConflict, v1alpha1.ReasonConflict, 0,
-			"an address of sandbox %s also stands under another pod UID, or its entry names another pod, and neither is proven gone: neither is released; "+
-				"if the other pod lives, replace it; kubectl holdfast who ADDRESS shows both", s.ID), true
+			"an address of sandbox %s is that of another sandbox too, in its pool or by a record, and neither is proven gone: neither is released; "+
+				"kubectl holdfast who ADDRESS shows both; if the pod of the other one lives, replace it", s.ID), true
 	}
 	if why := s.exchange().unread(); o.Evidence == EvidenceAgent && why != "" {
 		return 0, wait(RowObservationFailed, v1alpha1.ReasonObservationFailed, 0, "whether sandbox %s is gone is unknown: %s", s.ID, why), true
@@ -259,9 +259,9 @@ func judgeEndedAlive(o Observation, pod Pod, s *Sandbox, now time.Time) Decision
 }
 
 // judgeEndedByAgent is row PodCompleted with agents. A kubelet stops the sandbox within moments of the termination: without the delay there would be
-// a query about every completed Job.
+// a query about every completed Job. Where another pod has an address by now, that pod would be in conflict for the delay.
 func judgeEndedByAgent(o Observation, pod Pod, s *Sandbox, now time.Time) Decision {
-	if left := remaining(pod.EndedSince, o.Settings.ReleaseDelay, now); left > 0 {
+	if left := remaining(pod.EndedSince, o.Settings.ReleaseDelay, now); left > 0 && (!s.Superseded || s.Followed) {
 		return wait(RowPodCompleted, v1alpha1.ReasonReleaseDelay, left, "the pod ended; if sandbox %s still has an address once that was seen for %s, its node is queried",
 			s.ID, o.Settings.ReleaseDelay)
 	}
