@@ -43,6 +43,10 @@ func Fits(f *Facts, p Planned, now time.Time) *Diagnosis {
 		d.add(Fail, policy, fmt.Sprintf("the manifest has a MutatingAdmissionPolicy, and Kubernetes %s does not serve version v1 of it (on by default from 1.36)", f.APIServer.Get()),
 			"leave the component admission-policy-protection out: the webhook protects pods without it")
 	}
+	if p.AdmissionPolicy && d.knows(policy, f.PoolsServed) && !f.PoolsServed.Get() {
+		d.add(Fail, policy, "the manifest has a MutatingAdmissionPolicy, and the API server serves no IPPools: the policy would protect every pod that names a network, and none would be let go",
+			"install whereabouts first, or leave the component admission-policy-protection out")
+	}
 	protectors(d, f, p)
 	if p.CNIAccounts != "" {
 		removers(d, f, removals, p.CNIAccounts)

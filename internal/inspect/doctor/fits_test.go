@@ -29,7 +29,10 @@ func TestFits(t *testing.T) {
 		"a kind that is not served": {func(_ *testing.T, f *Facts) {
 			f.APIServer, f.MutatingPoliciesServed = release.Known("v1.33.4"), release.Known(false)
 		}, Planned{AdmissionPolicy: true}, "the manifest has a MutatingAdmissionPolicy, and Kubernetes v1.33.4 does not serve version v1 of it"},
-		"a kind that is not served, nor used":          {func(_ *testing.T, f *Facts) { f.MutatingPoliciesServed = release.Known(false) }, Planned{}, ""},
+		"a kind that is not served, nor used": {func(_ *testing.T, f *Facts) { f.MutatingPoliciesServed = release.Known(false) }, Planned{}, ""},
+		"a policy without pools": {func(_ *testing.T, f *Facts) { f.PoolsServed = release.Known(false) }, Planned{AdmissionPolicy: true},
+			"the API server serves no IPPools: the policy would protect every pod that names a network"},
+		"no pools and no policy":                       {func(_ *testing.T, f *Facts) { f.PoolsServed = release.Known(false) }, Planned{}, ""},
 		"a Shadow that the API server protects beside": {func(_ *testing.T, f *Facts) { asShadow(f) }, Planned{AdmissionPolicy: true}, "the mode is Shadow, in which nothing is protected"},
 		"a Shadow that refuses pods":                   {func(_ *testing.T, f *Facts) { asShadow(f) }, Planned{FailClosed: true}, "the mode is Shadow, in which nothing is protected"},
 		"a Shadow":                                     {func(_ *testing.T, f *Facts) { asShadow(f) }, Planned{}, ""},
