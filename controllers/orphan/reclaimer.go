@@ -141,14 +141,14 @@ func (k *reclaimer) gather(ctx context.Context, due <-chan time.Time) {
 	}
 }
 
-// round writes the queries, evaluates the caches, and makes live reads where needed; again is the time until the next round without a change. Queries
+// round evaluates the caches, writes the queries, and makes live reads where needed; again is the time until the next round without a change. Queries
 // that cannot be written hold up no orphan that was queried before.
 func (k *reclaimer) round(ctx context.Context) (again time.Duration, err error) {
+	if again, err = k.lookCached(ctx); err != nil {
+		return 0, err
+	}
 	unwritten := k.writeQueries(ctx)
 	k.noteUnwritten(unwritten)
-	if again, err = k.lookCached(ctx); err != nil {
-		return 0, errors.Join(unwritten, err)
-	}
 	complete := k.takeComplete()
 	if len(complete) == 0 {
 		return again, unwritten

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -312,8 +313,10 @@ func TestTheOrphanOfAQueryThatIsGoneIsLookedAtAgain(t *testing.T) {
 	if err := s.r.reclaimer.feed.Source(func(context.Context) {}).Start(t.Context(), looksAt); err != nil {
 		t.Fatal(err)
 	}
-	all := s.queries()
-	if err := s.Truth.Delete(t.Context(), all); err != nil {
+	if _, err := s.r.reclaimer.lookCached(t.Context()); err != nil { // the write of the query leads to another round
+		t.Fatal(err)
+	}
+	if err := s.Truth.Delete(t.Context(), s.queries()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.r.reclaimer.lookCached(t.Context()); err != nil {
@@ -588,6 +591,57 @@ func TestAMachineWithoutANodeIsGoneAfterTheDelay(t *testing.T) {
 	s.Clock.SetTime(s.Clock.Now().Add(time.Second)) // persisted times are rounded up
 	if s.look() != 1 {
 		t.Error("still held")
+	}
+}
+
+// TestANodeThatRespondedAndWentHoldsNoOrphan: no sandbox returns to it.
+func TestANodeThatRespondedAndWentHoldsNoOrphan(t *testing.T) {
+	node, gone := onepod.Node("node", "node-1", "m1"), onepod.Node("gone", "node-2", "m2")
+	s := newSearch(t, node, gone)
+	s.queryAll()
+	s.acknowledges(gone, 0)
+	if s.look() != 0 {
+		t.Fatal("released before the other node responded")
+	}
+	if err := s.Truth.Delete(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	s.acknowledges(node, 0)
+	if s.look() != 1 {
+		t.Error("still held")
+	}
+}
+
+// TestAnOldQuerySaysThatItIsSettled: a node that joins later need not wait for a sandbox that is being created.
+func TestAnOldQuerySaysThatItIsSettled(t *testing.T) {
+	for name, tc := range map[string]struct {
+		disownedBy types.UID
+		age        time.Duration
+		again      bool // Nodes are observed only since then
+		want       bool
+	}{
+		"young": {age: 2 * onepod.Settings.SandboxCreationMax},
+		"old":   {age: 2*onepod.Settings.SandboxCreationMax + 2*time.Second, want: true}, // its time is rounded up
+		"old, but Nodes are observed for a moment":                  {age: time.Hour, again: true},
+		"old, and the pod that disowned it may get another sandbox": {disownedBy: "pod-uid", age: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSearch(t, onepod.Node("node", "node-1", "m1"))
+			s.r.reclaimer.want(lost, tc.disownedBy)
+			for _, passed := range []time.Duration{0, tc.age} {
+				s.Clock.SetTime(s.Clock.Now().Add(passed))
+				if tc.again && passed > 0 {
+					s.machines.acquired = s.Clock.Now()
+				}
+				if _, err := s.r.reclaimer.round(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			all := s.queries()
+			if q := all.Spec.Queries[0]; q.Settled != tc.want || q.Epoch != 1 {
+				t.Errorf("settled %v in epoch %d, expected %v in epoch 1", q.Settled, q.Epoch, tc.want)
+			}
+		})
 	}
 }
 

@@ -55,7 +55,12 @@ func (r *reports) add(objects []v1alpha1.GuardedNode) {
 		}
 		r.acknowledged[uid] = orphan.Acknowledgement{UID: response.UID, Generation: response.Generation, BootID: response.BootID}
 		for _, c := range response.Claims {
-			r.claims[sandboxID(c.SandboxID)] = append(r.claims[sandboxID(c.SandboxID)], nodeClaim{uid, c})
+			id := sandboxID(c.SandboxID)
+			r.claims[id] = append(r.claims[id], nodeClaim{uid, c})
+			if query, stands := r.queries[id]; stands {
+				query.Claimants = append(query.Claimants, uid)
+				r.queries[id] = query
+			}
 		}
 	}
 }

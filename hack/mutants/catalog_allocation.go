@@ -130,4 +130,40 @@ var allocationMutants = []mutant{
 		old:  `r.clock.Since(at.(time.Time)).Abs();`,
 		new:  `r.clock.Since(at.(time.Time)).Abs() / 2;`, by: inPods,
 	},
+	{
+		rule: "orphans: of clones under one Node UID it is not known which one responded (0320)",
+		file: "internal/orphan/nodes.go",
+		old:  `range same[1:]`,
+		new:  `range same[:0]`, by: []string{"./internal/orphan"},
+	},
+	{
+		rule: "orphans: a query of a pod that disowned its sandbox is not settled (0320)",
+		file: "controllers/orphan/queries.go",
+		old:  `!q.Settled && q.DisownedBy == "" &&`,
+		new:  `!q.Settled &&`, by: []string{"./controllers/orphan"},
+	},
+	{
+		rule: "orphans: a query is settled by the time for which Nodes are observed (0320)",
+		file: "controllers/orphan/queries.go",
+		old:  `k.orphans.clock.Since(seen.Since) > age`,
+		new:  `k.orphans.clock.Since(q.Time.Time) > age`, by: []string{"./controllers/orphan"},
+	},
+	{
+		rule: "agents: a completed pod whose address another one has is queried about at once",
+		file: "internal/release/sandbox.go",
+		old:  `left > 0 && (!s.Superseded || s.Followed) {`,
+		new:  `left > 0 {`, by: []string{"./internal/release"},
+	},
+	{
+		rule: "conflicts: the address of a pod that has just ended is no conflict yet",
+		file: "controllers/pod/observe_missing.go",
+		old:  `over := release.EndWritten(&pods[0])`,
+		new:  `over := release.EndWritten(&pods[0]).AddDate(-1, 0, 0)`, by: inPods,
+	},
+	{
+		rule: "audit: a pod without a ready sandbox uses no address that no pool has",
+		file: "internal/ipamaudit/audit.go",
+		old:  `b.ForRepair || pod.Restarting {`,
+		new:  `b.ForRepair {`, by: []string{"./internal/ipamaudit"},
+	},
 }

@@ -347,7 +347,7 @@ var queryMutants = []mutant{
 	{
 		rule: "orphans, AwaitAcknowledgments: a response of another boot does not count",
 		file: "internal/orphan/node.go",
-		old:  `case given.BootID != node.BootID || given.BootID == "":`,
+		old:  `case given.BootID != n.BootID || given.BootID == "":`,
 		new:  `case given.BootID == "":`, by: inOrphan,
 	},
 	{

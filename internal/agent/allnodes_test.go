@@ -147,6 +147,36 @@ func TestAQueryToAllThatComesWhileTheRuntimeIsListedGetsNoResponseFromIt(t *test
 	b.claims(1, 1, "s0 of pod web in boot")
 }
 
+// TestASettledQueryIsRespondedToByTheNextList: the sandbox may have been listed only after the list that the query found.
+func TestASettledQueryIsRespondedToByTheNextList(t *testing.T) {
+	settle := func(b *bench) {
+		b.api.all.Spec.Queries[0].Settled = true
+		if err := b.all.Replace([]any{b.api.all.DeepCopy()}, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Run("it was listed by then", func(t *testing.T) {
+		b := newBench(t)
+		b.take()
+		b.queryAll("s0")
+		b.lister.during = func() {
+			b.lister.sandboxes = []handshake.Sandbox{sandboxS0("web")}
+			settle(b)
+		}
+		b.take()
+		b.claims(0, 0)
+		b.take()
+		b.claims(1, 1, "s0 of pod web in boot")
+	})
+	t.Run("it is not here", func(t *testing.T) {
+		b := newBench(t)
+		b.queryAll("s0")
+		settle(b)
+		b.take()
+		b.claims(1, 1)
+	})
+}
+
 // After a restore of etcd another query has the generation of the one that the watch showed before.
 func TestAResponseIsToTheQueriesThatStand(t *testing.T) {
 	b := newBench(t)

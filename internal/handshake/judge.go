@@ -108,6 +108,9 @@ func judgeAbsent(q Query, l *Listing, r Recollection, s Settings) Outcome {
 	case q.Affirmed != "":
 		return decided(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, pod,
 			"the runtime no longer lists the sandbox, which an agent of this Node saw earlier in this boot")
+	case q.Settled:
+		return decided(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxNeverListed, "",
+			"the runtime does not list the sandbox, which is not being created any more")
 	case r.absentFor(l, s):
 		return decided(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxNeverListed, "",
 			"no list of the runtime showed the sandbox for longer than "+s.SandboxCreationMax.String())

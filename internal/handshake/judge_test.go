@@ -44,6 +44,7 @@ func refusal(reason v1alpha1.Reason) verdict { return verdict{Kind: NoResponse, 
 
 type situation struct {
 	toAll    bool
+	settled  bool
 	record   types.UID
 	affirmed types.UID
 	disowned types.UID // the pod UID that disowned it
@@ -58,7 +59,7 @@ type situation struct {
 }
 
 func (s situation) judge() Outcome {
-	q := Query{SandboxID: id, NodeUID: node, RecordUID: s.record, DisownedBy: s.disowned, Affirmed: s.affirmed, Seen: start}
+	q := Query{SandboxID: id, NodeUID: node, RecordUID: s.record, DisownedBy: s.disowned, Settled: s.settled, Affirmed: s.affirmed, Seen: start}
 	if s.toAll {
 		q.NodeUID = ""
 	}
@@ -202,6 +203,10 @@ func TestAQueryToAllNodesIsClaimedOrNot(t *testing.T) {
 		"a stopped one is claimed, not released":                                 {situation{toAll: true, reports: true, listed: one(StateNotReady, 0, NamespaceClosed)}, hold(v1alpha1.ReasonSandboxOfThisNode, web.UID)},
 		"a node that never saw it does not respond yet":                          {situation{toAll: true}, verdict{Kind: Pending}},
 		"a node that did not see it for sandboxCreationMax has nothing to claim": {situation{toAll: true, recalled: longAbsent}, verdict{Kind: NoClaim}},
+		"a node that never saw one that is settled has nothing to claim":         {situation{toAll: true, settled: true}, verdict{Kind: NoClaim}},
+		"one that is settled and has a task is claimed":                          {situation{toAll: true, settled: true, task: true}, hold(v1alpha1.ReasonSandboxNotLoaded, "")},
+		"a list from before it was settled does not count":                       {situation{toAll: true, settled: true, early: true}, verdict{Kind: Pending}},
+		"nor does one whose tasks could not be read":                             {situation{toAll: true, settled: true, blind: true}, refusal(v1alpha1.ReasonListFailed)},
 		"a failed list does not count":                                           {situation{toAll: true, recalled: longAbsent, failed: v1alpha1.ReasonListFailed}, refusal(v1alpha1.ReasonListFailed)},
 	}
 	for name, tc := range cases {

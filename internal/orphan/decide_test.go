@@ -30,7 +30,7 @@ func live(name string) release.Node {
 // acknowledging is a node whose agent has acknowledged the query.
 func acknowledging(name string) Node {
 	n := live(name)
-	return Node{Name: name, Live: release.Known(n), GoneSince: release.Absent[time.Time](),
+	return Node{Name: name, BootID: n.BootID, Live: release.Known(n), GoneSince: release.Absent[time.Time](),
 		Acknowledged: release.Known(Acknowledgement{UID: "all", Generation: epoch, BootID: n.BootID})}
 }
 
@@ -190,7 +190,18 @@ func TestStateOf(t *testing.T) {
 		n := live("a")
 		given := Acknowledgement{UID: "all", Generation: epoch, BootID: n.BootID}
 		change(&n, &given)
-		return Node{Name: "a", Live: release.Known(n), GoneSince: release.Absent[time.Time](), Acknowledged: release.Known(given)}
+		return Node{Name: "a", BootID: n.BootID, Live: release.Known(n), GoneSince: release.Absent[time.Time](), Acknowledged: release.Known(given)}
+	}
+	deleted := func(change ...func(*Acknowledgement)) Node {
+		n := goneSince("a", now)
+		n.UID = live("a").NodeUID
+		n.BootID = live("a").BootID
+		given := Acknowledgement{UID: "all", Generation: epoch, BootID: n.BootID}
+		for _, c := range change {
+			c(&given)
+		}
+		n.Acknowledged = release.Known(given)
+		return n
 	}
 	cases := map[string]struct {
 		node     Node
@@ -215,7 +226,10 @@ func TestStateOf(t *testing.T) {
 		"gone, without a time":                        {node: changed(goneSince("a", now), func(n *Node) { n.GoneSince = release.Absent[time.Time]() }), want: NotGoneYet},
 		"gone, and liveness could not be read":        {node: changed(goneSince("a", now), func(n *Node) { n.GoneSince = release.Unknown[time.Time]("x") }), want: Unread},
 		"gone for long, which is no proof here":       {node: goneSince("a", now.Add(-time.Hour)), settings: hold, want: GoneHeld},
-		"acknowledged, and its Node was just deleted": {node: changed(acknowledging("a"), func(n *Node) { n.Live = release.Absent[release.Node]() }), want: NotGoneYet},
+		"acknowledged, and its Node was just deleted": {node: deleted(), want: Acknowledged},
+		"so too where a deletion is no proof":         {node: deleted(), settings: hold, want: Acknowledged},
+		"acknowledged before, its Node was deleted":   {node: deleted(func(a *Acknowledgement) { a.Generation-- }), want: NotGoneYet},
+		"in another boot, its Node was deleted":       {node: deleted(func(a *Acknowledgement) { a.BootID = "before" }), want: NotGoneYet},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -226,6 +240,19 @@ func TestStateOf(t *testing.T) {
 				t.Errorf("got %d, want %d", got, tc.want)
 			}
 		})
+	}
+	query.Claimants = []types.UID{live("a").NodeUID}
+	for name, tc := range map[string]struct {
+		node Node
+		want NodeState
+	}{
+		"claims":                             {acknowledging("a"), Acknowledged},
+		"claims, and its Node was deleted":   {deleted(), NotGoneYet},
+		"claimed, and is gone for the delay": {changed(deleted(), func(n *Node) { n.GoneSince = release.Known(now.Add(-5 * time.Minute)) }), Gone},
+	} {
+		if got := StateOf(&tc.node, query, settings(), now); got != tc.want {
+			t.Errorf("%s: got %d, want %d", name, got, tc.want)
+		}
 	}
 	unknown := acknowledging("a")
 	if got := StateOf(&unknown, Query{Epoch: 2}, settings(), now); got != NotAcknowledged {

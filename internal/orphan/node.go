@@ -3,6 +3,7 @@
 package orphan
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +17,10 @@ import (
 type Node struct {
 	// Name is the name of the Node object, now or when it was last seen.
 	Name string
+	// UID is that of its Node object, which may be deleted.
+	UID types.UID
+	// BootID is the boot of the machine, as its Node object or GuardedNode has it.
+	BootID string
 	// Live is the Node object of this machine; Absent without one.
 	Live release.Fact[release.Node]
 	// GoneSince is since when the machine has no Node object, without a later sign that its kubelet or machine is alive; persisted.
@@ -40,6 +45,8 @@ type Query struct {
 	Epoch int64
 	// DisownedBy is the pod UID that the query names; one for another pod UID than the record's is no query.
 	DisownedBy types.UID
+	// Claimants are the UIDs of the Nodes of which the agent claims the sandbox, also of those that are deleted.
+	Claimants []types.UID
 	// Made is when it was made, and Since when the present observation of Nodes began, if that is later.
 	Made, Since time.Time
 }
@@ -49,7 +56,8 @@ type NodeState uint8
 
 // The states of a node. Only the first three prove that it does not have the sandbox.
 const (
-	// Acknowledged: its agent has responded to the query, in the boot of the machine that the live Node object names.
+	// Acknowledged: its agent has responded to the query, in the boot of the machine. That outlives the Node object, unless the response is a claim: then
+	// the machine has to be gone.
 	Acknowledged NodeState = iota + 1
 	// Gone: its Node object has been deleted for nodeGoneDelay without a sign that its machine is alive.
 	Gone
@@ -75,26 +83,27 @@ func (s NodeState) ProvesAbsence() bool { return s == Acknowledged || s == Gone 
 // StateOf gives the state of a node that has not claimed the sandbox. Readiness alone makes no difference: a node that is not Ready may have
 // its sandboxes all the same.
 func StateOf(n *Node, query Query, s Settings, now time.Time) NodeState {
-	switch {
-	case n.Live.IsAbsent():
-		return stateOfDeleted(n, s, now)
-	case !n.Live.IsKnown() || !n.Acknowledged.IsRead():
+	if !n.Live.IsRead() || !n.Acknowledged.IsRead() {
 		return Unread
 	}
-	node := n.Live.Get()
-	state := acknowledged(n, &node, query)
-	if !state.ProvesAbsence() && node.OutOfService && !node.Ready {
+	state, node := acknowledged(n, query), n.Live.Get()
+	switch {
+	case state == Acknowledged && (n.Live.IsKnown() || !slices.Contains(query.Claimants, n.UID)):
+		return Acknowledged
+	case n.Live.IsAbsent():
+		return stateOfDeleted(n, s, now)
+	case node.OutOfService && !node.Ready:
 		return OutOfService
 	}
 	return state
 }
 
-func acknowledged(n *Node, node *release.Node, query Query) NodeState {
+func acknowledged(n *Node, query Query) NodeState {
 	given := n.Acknowledged.Get()
 	switch {
 	case n.Acknowledged.IsAbsent():
 		return NoAgent
-	case given.BootID != node.BootID || given.BootID == "":
+	case given.BootID != n.BootID || given.BootID == "":
 		return OtherBoot
 	case query.Epoch == 0 || given.UID != query.UID || given.Generation < query.Epoch:
 		return NotAcknowledged

@@ -4,6 +4,7 @@ package orphan
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -61,7 +62,7 @@ func (d dice) node() Node {
 		given.BootID = pick(d, "", "other")
 	}
 	gone := now.Add(-time.Duration(d.IntN(10)) * time.Minute)
-	node := Node{Name: "n", Live: fact(d, n), GoneSince: release.Absent[time.Time](), Acknowledged: fact(d, given)}
+	node := Node{Name: "n", UID: n.NodeUID, BootID: n.BootID, Live: fact(d, n), GoneSince: release.Absent[time.Time](), Acknowledged: fact(d, given)}
 	if d.one(5) {
 		node.Live, node.GoneSince = release.Absent[release.Node](), fact(d, gone)
 	}
@@ -87,6 +88,9 @@ func (d dice) facts() Facts {
 	}
 	f.Record = fact(d, Record{Claims: claims})
 	f.Query = Query{UID: "all", Epoch: pick(d, epoch, epoch, epoch, 0), Since: now.Add(-time.Duration(d.IntN(30)) * time.Minute)}
+	if d.one(4) {
+		f.Query.Claimants = []types.UID{live(pick(d, "a", "b", "c")).NodeUID}
+	}
 	var all []Node
 	for range d.IntN(4) {
 		all = append(all, d.node())
@@ -190,7 +194,7 @@ func noNodeHasIt(f *Facts) bool {
 		return false
 	}
 	for _, n := range f.Nodes.Get() {
-		if !acknowledges(n, f.Query) && !isOutOfService(n) && !isGone(n, f.Settings) {
+		if (!acknowledges(n, f.Query) || (n.Live.IsAbsent() && slices.Contains(f.Query.Claimants, n.UID))) && !isOutOfService(n) && !isGone(n, f.Settings) {
 			return false
 		}
 	}
@@ -198,9 +202,9 @@ func noNodeHasIt(f *Facts) bool {
 }
 
 func acknowledges(n Node, query Query) bool {
-	node, given := n.Live.Get(), n.Acknowledged.Get()
-	return n.Live.IsKnown() && n.Acknowledged.IsKnown() && given.UID == query.UID && given.Generation >= query.Epoch &&
-		given.BootID == node.BootID && given.BootID != ""
+	given := n.Acknowledged.Get()
+	return n.Live.IsRead() && n.Acknowledged.IsKnown() && given.UID == query.UID && given.Generation >= query.Epoch &&
+		given.BootID == n.BootID && given.BootID != ""
 }
 
 func isOutOfService(n Node) bool {

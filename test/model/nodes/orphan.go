@@ -134,7 +134,7 @@ func (m *Model) watched(s *State, lease Lease) bool {
 	return lease.Acquired >= long && lease.Renewed < long
 }
 
-// without: no machine of the object has the sandbox. Each has acknowledged in its present boot, or is gone, or another object speaks for it (R1).
+// without: no machine of the object has the sandbox. Each has acknowledged in the boot that the object has, or is gone, or another object speaks for it (R1).
 func (m *Model) without(s *State, read *Copy, uid uint8) bool {
 	g := read.GN[uid-1]
 	for i, machine := range g.Machine {
@@ -142,14 +142,17 @@ func (m *Model) without(s *State, read *Copy, uid uint8) bool {
 			continue
 		}
 		node := reporterOf(&read.Node, uint8(i))
-		if (node.UID == uid && !m.acknowledged(g.Ack, read.All, node)) || (node.UID == 0 && !m.gone(s, read, uid, uint8(i))) {
+		if node.UID == 0 {
+			node = Node{Machine: uint8(i), Boot: machine.Boot}
+		}
+		if acknowledged := m.acknowledged(g.Ack, read.All, node); (node.UID == uid && !acknowledged) || (node.UID == 0 && !acknowledged && !m.gone(s, read, uid, uint8(i))) {
 			return false
 		}
 	}
 	return true
 }
 
-// acknowledged: the Node's agent compared the query with the runtime of the boot that the Node reports.
+// acknowledged: the Node's agent compared the query with the runtime of the boot that the Node reports, or reported last.
 func (m *Model) acknowledged(ack Ack, all AllNodes, node Node) bool {
 	same := ack.Inst == all.Inst || m.Off == NoAllUID
 	return same && ack.Gen >= all.Epoch && ack.Boot == bootKey(node.Machine, node.Boot)

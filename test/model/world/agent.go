@@ -66,7 +66,7 @@ func (t *turn) deliver(i int) {
 	to := t.From
 	a := &to.Agent[i]
 	for k := range now {
-		if now[k].Epoch == a.View[k].Epoch && now[k].All == a.View[k].All {
+		if now[k].Epoch == a.View[k].Epoch && now[k].All == a.View[k].All && (now[k].Settled == a.View[k].Settled || t.m.Off == SettledLate) {
 			continue
 		}
 		a.Fresh[k] = false

@@ -146,7 +146,8 @@ func (m *Model) inventory(s *State) []orphan.Node {
 		n := orphan.Node{Name: nodeName(uint8(name)), Live: release.Absent[release.Node](), GoneSince: release.Absent[time.Time](),
 			Acknowledged: release.Absent[orphan.Acknowledgement]()}
 		if node.UID != 0 {
-			n.Live = release.Known(m.node(s, node))
+			live := m.node(s, node)
+			n.Live, n.UID, n.BootID = release.Known(live), live.NodeUID, live.BootID
 		}
 		if ack := s.Ctl.Acknowledged[name]; ack.UID != 0 && ack.UID == node.UID {
 			n.Acknowledged = release.Known(orphan.Acknowledgement{UID: allUID, Generation: int64(ack.Generation), BootID: bootID(ack.Boot)})

@@ -69,6 +69,7 @@ const (
 	ForgedEnd
 	ForgedLife
 	ForgedMachine
+	SettledLate
 )
 
 // Scenario is a bounded piece of the world.

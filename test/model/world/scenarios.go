@@ -90,6 +90,12 @@ func orphaned(s *State) {
 	s.Agent[1] = Agent{Up: true, Token: 2}
 }
 
+// orphanedEarly is that sandbox while it is being created.
+func orphanedEarly(s *State) {
+	orphaned(s)
+	s.Box[0] = Box{Phase: BoxMaking}
+}
+
 // sameName adds another pod of the name on node 1.
 func sameName(s *State) {
 	orphaned(s)
@@ -231,6 +237,10 @@ func ofOrphans() []Scenario {
 		{
 			Name: "orphan", About: "two nodes, a sandbox of unknown node", Start: orphaned, Orphan: true, Depth: 12,
 			Chances: map[Chance]uint8{ControllerCrash: 1, KubeletFreeze: 1},
+		},
+		{
+			Name: "orphan, starting", About: "two nodes, a sandbox of unknown node that is being created, and an agent that may be started again", Start: orphanedEarly, Orphan: true,
+			Chances: map[Chance]uint8{AgentCrash: 1},
 		},
 		{
 			Name: "same name", About: "a second pod of the name on another node, while the first one's sandbox lives", Start: sameName, Orphan: true, PoolPerNode: true, Depth: 12,

@@ -110,8 +110,8 @@ func TestEverySwitchIsNamedOnceAndHasAScenario(t *testing.T) {
 		}
 		seen[one.Switch] = true
 	}
-	if len(seen) != int(ForgedMachine) {
-		t.Errorf("%d switches are named, expected %d", len(seen), ForgedMachine)
+	if len(seen) != int(SettledLate) {
+		t.Errorf("%d switches are named, expected %d", len(seen), SettledLate)
 	}
 }
 

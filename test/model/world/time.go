@@ -15,6 +15,7 @@ func (t *turn) time() {
 		t.absences(i)
 	}
 	t.queriesWait()
+	t.settles()
 	t.unchanged()
 	t.nodeGone()
 }
@@ -88,6 +89,16 @@ func (t *turn) queriesWait() {
 		to.Rec.Query[k].Waited = true
 		t.Owed(to, t.Say("the delay after the query about %s is over", boxID(k)))
 	}
+}
+
+// settles: a query to all nodes is older than twice sandboxCreationMax, and the controller marks it.
+func (t *turn) settles() {
+	if query := t.From.Rec.Query[0]; !query.All || !query.Waited || query.Settled || t.From.isBeingCreated(0) {
+		return
+	}
+	to := t.From
+	to.Rec.Query[0].Settled = true
+	t.Owed(to, t.Say("sandbox s0 is not being created any more, and the query to all nodes says so"))
 }
 
 // lives: that boot of that machine runs.

@@ -36,7 +36,7 @@ const (
 
 var (
 	nodesDeleted = nodesGone("nodes-deleted", 100, 5000, 3)
-	// manyNodesDeleted is as large as a cluster can be, and takes an hour.
+	// manyNodesDeleted is as large as a cluster can be, and takes hours.
 	manyNodesDeleted = nodesGone("nodes-deleted-1000", 1000, 50_000, 1)
 )
 
