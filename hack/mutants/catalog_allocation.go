@@ -166,4 +166,16 @@ var allocationMutants = []mutant{
 		old:  `b.ForRepair || pod.Restarting {`,
 		new:  `b.ForRepair {`, by: []string{"./internal/ipamaudit"},
 	},
+	{
+		rule: "audit: two networks of which the names begin alike may share an address",
+		file: "internal/ipamaudit/audit.go",
+		old:  `if b.isReserved(x) && b.isReserved(y) {`,
+		new:  `if b.isReserved(x) && b.isReserved(y) && x == y {`, by: []string{"./internal/ipamaudit"},
+	},
+	{
+		rule: "audit: one network's address in two pools is reported where one pod lacks its reservation",
+		file: "internal/ipamaudit/audit.go",
+		old:  `if b.isReserved(x) && b.isReserved(y) {`,
+		new:  `if b.isReserved(x) || b.isReserved(y) {`, by: []string{"./internal/ipamaudit"},
+	},
 }

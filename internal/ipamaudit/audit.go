@@ -133,14 +133,12 @@ func (b *index) entryMissing(about Finding) []Finding {
 // reservationOf looks for the reservation of an entry. Under the name of a network without a name an entry of a network
 // with one may meet another of the same name, which is no inconsistency.
 func (b *index) reservationOf(entry *Entry, about Finding) []Finding {
+	if b.isReserved(entry) {
+		return nil
+	}
 	about.Kind = v1alpha1.ReasonReservationMissing
 	for at, name := range entry.Reservations {
-		r := b.reservations[name]
-		switch {
-		case r == nil:
-		case r.PodRef == entry.PodRef && sameInterface(r.Interface, entry.Interface):
-			return nil
-		case at > 0 || len(entry.Reservations) == 1:
+		if r := b.reservations[name]; r != nil && (at > 0 || len(entry.Reservations) == 1) {
 			about.Kind, about.Reservation, about.Other = v1alpha1.ReasonReservationForeign, name, r.PodRef
 		}
 	}
@@ -150,6 +148,14 @@ func (b *index) reservationOf(entry *Entry, about Finding) []Finding {
 	return []Finding{about}
 }
 
+// isReserved reports whether a reservation of the entry's own pod and interface stands under one of the names that the entry's may have.
+func (b *index) isReserved(entry *Entry) bool {
+	return slices.ContainsFunc(entry.Reservations, func(name string) bool {
+		r := b.reservations[name]
+		return r != nil && r.PodRef == entry.PodRef && sameInterface(r.Interface, entry.Interface)
+	})
+}
+
 // twice looks for the same address of the same network in another pool, for another live pod. Without reservations two
 // ranges of a network may share addresses by intent, but two pools of one slice may not.
 func (b *index) twice(entry *Entry, reserved bool, about Finding) []Finding {
@@ -157,7 +163,7 @@ func (b *index) twice(entry *Entry, reserved bool, about Finding) []Finding {
 		if other.Pool == entry.Pool || other.Releasing || other.PodRef == entry.PodRef {
 			continue
 		}
-		if sameSlice := entry.Slice.Name != "" && entry.Slice.Name == other.Slice.Name; (sameSlice || reserved && sameNetwork(entry, other)) && b.isShown(other, !sameSlice) {
+		if sameSlice := entry.Slice.Name != "" && entry.Slice.Name == other.Slice.Name; (sameSlice || reserved && b.sameNetwork(entry, other)) && b.isShown(other, !sameSlice) {
 			about.Kind, about.Other, about.OtherPool = v1alpha1.ReasonAddressInTwoPools, other.PodRef, other.Pool
 			return []Finding{about}
 		}
@@ -165,8 +171,12 @@ func (b *index) twice(entry *Entry, reserved bool, about Finding) []Finding {
 	return nil
 }
 
-// sameNetwork reports whether the reservations of both entries would have one name.
-func sameNetwork(x, y *Entry) bool {
+// sameNetwork reports whether the reservations of both entries may have one name. If each entry has its own, they have two: a name is
+// that of one reservation.
+func (b *index) sameNetwork(x, y *Entry) bool {
+	if b.isReserved(x) && b.isReserved(y) {
+		return false
+	}
 	if len(x.Reservations) == 1 && len(y.Reservations) == 1 {
 		return x.Reservations[0] == y.Reservations[0]
 	}

@@ -27,11 +27,13 @@ func pod(name string, shown ...netip.Addr) Pod {
 	return p
 }
 
-// entry is one of the pool "ks/<prefix>10.0.0.0-24".
+// entry is one of the pool "ks/<prefix>10.0.0.0-24". Each "-" of the prefix may end the network's name.
 func entry(prefix string, ip netip.Addr, pod string) Entry {
 	e := Entry{Pool: "ks/" + prefix + "10.0.0.0-24", IP: ip, PodRef: "ns/" + pod, Interface: "net1", Reservations: []string{"ks/" + ip.String()}}
-	if prefix != "" {
-		e.Reservations = append(e.Reservations, "ks/"+prefix+ip.String())
+	for at, char := range prefix {
+		if char == '-' {
+			e.Reservations = append(e.Reservations, "ks/"+prefix[:at+1]+ip.String())
+		}
 	}
 	return e
 }
@@ -170,6 +172,25 @@ func TestAudit(t *testing.T) {
 		"two pods with one address of two networks": {
 			facts: Facts{Pods: []Pod{pod("web", one), pod("db", one)}, Entries: []Entry{entry("blue-", one, "web"), entry("red-", one, "db")},
 				Reservations: []Reservation{reservation("blue-10.0.0.1", "web"), reservation("red-10.0.0.1", "db")}},
+		},
+		"two pods with one address of two networks, of which the names begin alike": {
+			facts: Facts{Pods: []Pod{pod("web", one), pod("db", one)}, Entries: []Entry{entry("vlan-100-", one, "web"), entry("vlan-200-", one, "db")},
+				Reservations: []Reservation{reservation("vlan-100-10.0.0.1", "web"), reservation("vlan-200-10.0.0.1", "db")}},
+		},
+		"two live pods with one address, in pools of two nodes of one network": {
+			facts: Facts{Pods: []Pod{pod("web", one), pod("db", one)}, Entries: []Entry{entry("vlan-100-", one, "web"), entry("vlan-200-", one, "db")},
+				Reservations: []Reservation{reservation("vlan-10.0.0.1", "web")}},
+			want: []Finding{
+				finding(v1alpha1.ReasonAddressInTwoPools, "db", func(f *Finding) {
+					f.Pool, f.Other, f.OtherPool = "ks/vlan-200-10.0.0.0-24", "ns/web", "ks/vlan-100-10.0.0.0-24"
+				}),
+				finding(v1alpha1.ReasonAddressInTwoPools, "web", func(f *Finding) {
+					f.Pool, f.Other, f.OtherPool = "ks/vlan-100-10.0.0.0-24", "ns/db", "ks/vlan-200-10.0.0.0-24"
+				}),
+				finding(v1alpha1.ReasonReservationForeign, "db", func(f *Finding) {
+					f.Pool, f.Reservation, f.Other = "ks/vlan-200-10.0.0.0-24", "ks/vlan-10.0.0.1", "ns/web"
+				}),
+			},
 		},
 		"two pools of one slice have one address, reserved or not": {
 			facts: Facts{Pods: []Pod{unreserved(pod("web", one)), unreserved(pod("db", one))}, Entries: []Entry{
