@@ -2,7 +2,10 @@
 
 package main
 
-var inSlices = []string{"./controllers/slice"}
+var (
+	inSlices = []string{"./controllers/slice"}
+	inClaim  = []string{"./internal/claim"}
+)
 
 // What repairs of reservations and the guard of node slices rest on, and the order in which what belongs to a pod is deleted.
 var allocationMutants = []mutant{
@@ -177,5 +180,17 @@ var allocationMutants = []mutant{
 		file: "internal/ipamaudit/audit.go",
 		old:  `if b.isReserved(x) && b.isReserved(y) {`,
 		new:  `if b.isReserved(x) || b.isReserved(y) {`, by: []string{"./internal/ipamaudit"},
+	},
+	{
+		rule: "audit: a pool is of the slice of a known node",
+		file: "internal/claim/audit.go",
+		old:  `known == isKnown && len(of.Name)`,
+		new:  `len(of.Name)`, by: inClaim,
+	},
+	{
+		rule: "audit: of two divided networks a pool is of the one with the longer name",
+		file: "internal/claim/audit.go",
+		old:  `len(of.Name) > longest`,
+		new:  `longest == 0`, by: inClaim,
 	},
 }

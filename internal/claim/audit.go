@@ -77,16 +77,23 @@ func (n *Networks) bound(ctx context.Context, audited *ipamaudit.Pod, pod *corev
 	}
 }
 
-// sliceOf is the slice for which a pool was made; the zero value where it is none's.
-func (n *Networks) sliceOf(pool string, divided []*ipam.SlicePool, isNode func(string) bool) ipamaudit.Slice {
+// sliceOf is the slice for which a pool was made; the zero value where it is none's. A pool's name fits two objects if the name of one
+// begins with that of the other: a known node counts first, then the longest name of an object.
+func (n *Networks) sliceOf(pool string, divided []*ipam.SlicePool, isNode func(string) bool) (found ipamaudit.Slice) {
+	longest, isKnown := 0, false
 	for _, of := range divided {
 		for _, slice := range of.Slices {
-			if node := n.backend.NodeOf(pool, of, slice, isNode); node != "" {
-				return ipamaudit.Slice{Name: of.String() + " " + slice.Range, For: node, Node: slice.Node}
+			node := n.backend.NodeOf(pool, of, slice, isNode)
+			if node == "" {
+				continue
+			}
+			if known := isNode(node); known && !isKnown || known == isKnown && len(of.Name) > longest {
+				longest, isKnown = len(of.Name), known
+				found = ipamaudit.Slice{Name: of.String() + " " + slice.Range, For: node, Node: slice.Node}
 			}
 		}
 	}
-	return ipamaudit.Slice{}
+	return found
 }
 
 // Entry is an entry as an audit compares it, without its slice.

@@ -5,6 +5,7 @@ package claim
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 )
@@ -91,5 +93,29 @@ func TestTheFactsOfAnAudit(t *testing.T) {
 	snapshot.Problems[0].Offset = "" // the whole pool
 	if got := networks.Facts(t.Context(), pods, snapshot, divided, func(string) bool { return false }); !got.Unreadable || got.Entries[0].Slice.Name != "" {
 		t.Errorf("with a pool that cannot be read and no known node: unreadable %t, slice %v", got.Unreadable, got.Entries[0].Slice)
+	}
+}
+
+// The names of two divided networks of one range may begin alike. Then the pools of one have names that a node of the other could have.
+func TestASliceIsThatOfTheKnownNodeOrTheLongestName(t *testing.T) {
+	part := func(name, node string) *ipam.SlicePool {
+		return &ipam.SlicePool{Namespace: "ks", Name: name, Slices: []ipam.Slice{{Range: "10.0.0.0/28", Node: node}}}
+	}
+	divided := []*ipam.SlicePool{part("net", "x-node-c"), part("net-x", "node-a"), part("net-x-y", "node-b")}
+	n := Of(whereabouts.New(whereabouts.Options{}), nil)
+	isNode := func(name string) bool { return slices.Contains([]string{"node-a", "x-node-c"}, name) }
+	for pool, want := range map[string]ipamaudit.Slice{
+		"ks/net-x-node-a-10.0.0.0-28": {Name: "ks/net-x 10.0.0.0/28", For: "node-a", Node: "node-a"},
+		"ks/net-x-node-c-10.0.0.0-28": {Name: "ks/net 10.0.0.0/28", For: "x-node-c", Node: "x-node-c"},
+		"ks/net-x-y-gone-10.0.0.0-28": {Name: "ks/net-x-y 10.0.0.0/28", For: "gone", Node: "node-b"},
+		"ks/net-gone-10.0.0.0-28":     {Name: "ks/net 10.0.0.0/28", For: "gone", Node: "x-node-c"},
+		"ks/other-10.0.0.0-28":        {},
+	} {
+		for range 2 {
+			if diff := cmp.Diff(want, n.sliceOf(pool, divided, isNode)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", pool, diff)
+			}
+			slices.Reverse(divided)
+		}
 	}
 }
