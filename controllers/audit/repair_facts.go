@@ -14,8 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
-
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/claim"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
@@ -103,31 +101,12 @@ func (a *auditor) nodeOfPod(ctx context.Context, f ipamaudit.Finding) (string, e
 
 // nameUnder is the name of an address's reservation in a network ("namespace/name" of its definition, read live).
 func (a *auditor) nameUnder(ctx context.Context, network string, at ipam.Attachment) release.Fact[string] {
-	ref, ok := ipam.ParsePodRef(network)
-	if !ok {
-		return release.Unknown[string](fmt.Sprintf("the network is called %q, expected \"namespace/name\" of a NetworkAttachmentDefinition", network))
+	networks := claim.From(a.live, a.backend, a.options.Rules)
+	name := networks.ReservationName(ctx, network, at)
+	if err := networks.Err(); err != nil {
+		return unread[string](a, "", err)
 	}
-	var definition nadv1.NetworkAttachmentDefinition
-	err := a.live.Get(ctx, client.ObjectKey(ref), &definition)
-	switch {
-	case apierrors.IsNotFound(err):
-		return release.Unknown[string]("there is no NetworkAttachmentDefinition " + network)
-	case err != nil:
-		return unread[string](a, "reading NetworkAttachmentDefinition "+network, err)
-	}
-	if len(definition.Spec.Config) > podnetwork.MaxConfigBytes {
-		return release.Unknown[string](fmt.Sprintf("NetworkAttachmentDefinition %s: %v", network, podnetwork.ErrTooLarge))
-	}
-	at.Config, at.Definition = definition.Spec.Config, definition.Name
-	name, err := a.backend.ReservationName(at)
-	switch {
-	case err != nil:
-		return release.Unknown[string](err.Error())
-	case name == "":
-		return release.Absent[string]()
-	default:
-		return release.Known(name)
-	}
+	return name
 }
 
 // entriesLive are the entries at some addresses in all pools, but for those of other pods that have a reservation of their own.

@@ -220,12 +220,14 @@ func (h *heirs) forget(id sandboxID) {
 	maps.DeleteFunc(h.first, func(tombstone ipam.Key, _ types.UID) bool { return tombstone.SandboxID == string(id) })
 }
 
-// claims says whether the network-status of a pod of another name counts for the address, since its owner can write any. It counts if the backend
-// cannot list the addresses of a network.
+// claims says whether the network-status of a pod of another name counts for the address, since its owner can write any, and other networks may
+// have the same address. It counts if the backend cannot list the addresses of a network.
 func (r *Reconciler) claims(ctx context.Context, pod *corev1.Pod, e *ipam.Entry) (bool, error) {
 	for _, backend := range r.options.Backends {
 		if auditable, is := backend.(ipam.Auditable); is && backend.Name() == e.Backend {
-			return claim.From(r.live, auditable, r.options.Rules).Claims(ctx, pod, []netip.Addr{e.IP})
+			networks := claim.From(r.live, auditable, r.options.Rules)
+			counts, err := networks.Claims(ctx, pod, []netip.Addr{e.IP})
+			return counts && !networks.UsesElsewhere(ctx, pod, e), err
 		}
 	}
 	return true, nil

@@ -27,7 +27,14 @@ type auditableOne struct {
 
 type bounds struct{ *whereabouts.Backend }
 
-func (bounds) Covers(netip.Addr) bool { return true }
+func (bounds) Covers(netip.Addr) bool                { return true }
+func (bounds) ReservationNames(*ipam.Entry) []string { return []string{"kube-system/10.0.0.5"} }
+func (bounds) ReservationName(at ipam.Attachment) (string, error) {
+	if at.Pool == "kube-system/blue" {
+		return "kube-system/blue-10.0.0.5", nil
+	}
+	return "kube-system/10.0.0.5", nil
+}
 
 // showing is a protected pod that requests the network "ns/wb" and shows the addresses.
 func showing(ips ...string) *corev1.Pod {
@@ -48,18 +55,22 @@ func TestI11AnAnnotationHoldsAnOrphansAddressOnlyAsAClaimThatCounts(t *testing.T
 	recorded := onepod.RecordOfOld(nil)
 	recorded.Name, recorded.Spec.PodNamespace, recorded.Spec.PodName = "db-uid", "ns", "db"
 	recorded.Spec.Addresses[0].SandboxID, recorded.Spec.Sandboxes[0].ID = "db-sandbox", "db-sandbox"
+	inBlue, inOther := recorded.DeepCopy(), recorded.DeepCopy()
+	inBlue.Spec.Addresses[0].Pool, inOther.Spec.Addresses[0].Pool = "kube-system/blue", "kube-system/other"
 	for name, tc := range map[string]struct {
 		change  func(*corev1.Pod)
 		objects []client.Object
 		held    bool
 	}{
-		"an address that its network can give": {change: func(*corev1.Pod) {}, objects: []client.Object{network}, held: true},
-		"one that its record has":              {change: func(p *corev1.Pod) { delete(p.Annotations, nadv1.NetworkAttachmentAnnot) }, objects: []client.Object{recorded}, held: true},
-		"a network that it does not request":   {change: func(p *corev1.Pod) { delete(p.Annotations, nadv1.NetworkAttachmentAnnot) }, objects: []client.Object{network}},
-		"a network that does not exist":        {change: func(*corev1.Pod) {}},
-		"an address beside one that is none":   {change: func(p *corev1.Pod) { *p = *showing("10.0.0.5", "10.0.0.6%x") }, objects: []client.Object{network}, held: true},
-		"more addresses than it can have":      {change: func(p *corev1.Pod) { *p = *showing("10.0.0.4", "10.0.0.5", "10.0.0.6") }, objects: []client.Object{network}},
-		"a pod that is not protected":          {change: func(p *corev1.Pod) { p.Finalizers = nil }, objects: []client.Object{network}},
+		"an address that its network can give":                    {change: func(*corev1.Pod) {}, objects: []client.Object{network}, held: true},
+		"one that its record has":                                 {change: func(p *corev1.Pod) { delete(p.Annotations, nadv1.NetworkAttachmentAnnot) }, objects: []client.Object{recorded}, held: true},
+		"a network that it does not request":                      {change: func(p *corev1.Pod) { delete(p.Annotations, nadv1.NetworkAttachmentAnnot) }, objects: []client.Object{network}},
+		"one that its record has of a network of another name":    {change: func(*corev1.Pod) {}, objects: []client.Object{network, inBlue}},
+		"one that its record has in another pool of that network": {change: func(*corev1.Pod) {}, objects: []client.Object{network, inOther}, held: true},
+		"a network that does not exist":                           {change: func(*corev1.Pod) {}},
+		"an address beside one that is none":                      {change: func(p *corev1.Pod) { *p = *showing("10.0.0.5", "10.0.0.6%x") }, objects: []client.Object{network}, held: true},
+		"more addresses than it can have":                         {change: func(p *corev1.Pod) { *p = *showing("10.0.0.4", "10.0.0.5", "10.0.0.6") }, objects: []client.Object{network}},
+		"a pod that is not protected":                             {change: func(p *corev1.Pod) { p.Finalizers = nil }, objects: []client.Object{network}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := showing("10.0.0.5")

@@ -193,4 +193,22 @@ var allocationMutants = []mutant{
 		old:  `len(of.Name) > longest`,
 		new:  `longest == 0`, by: inClaim,
 	},
+	{
+		rule: "orphans: a pod that has the address in another network does not hold it",
+		file: "controllers/orphan/use.go",
+		old:  `counts && !networks.UsesElsewhere(ctx, pod, e), err`,
+		new:  `counts, err`, by: inOrphans,
+	},
+	{
+		rule: "I1: a pod uses an address elsewhere only where its record shows it",
+		file: "internal/claim/claim.go",
+		old:  `if a.Backend != e.Backend || a.IP != s.IP.String() || a.Interface != s.Interface {`,
+		new:  `if a.Backend != e.Backend || a.IP != s.IP.String() {`, by: inClaim,
+	},
+	{
+		rule: "I1: a network that may be the entry's is no other",
+		file: "internal/claim/claim.go",
+		old:  `path.Base(candidate) == path.Base(name.Get())`,
+		new:  `candidate == name.Get() && path.Base(candidate) != ""`, by: inClaim,
+	},
 }

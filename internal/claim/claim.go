@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"path"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/protection"
+	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
 // Network is what an IPAM does for a network.
@@ -174,4 +176,53 @@ func (n *Networks) Claims(ctx context.Context, pod *corev1.Pod, addresses []neti
 		return false, n.failed
 	}
 	return slices.ContainsFunc(claimant.Claimed(shown, 0), func(s ipamaudit.Shown) bool { return slices.Contains(addresses, s.IP) }), nil
+}
+
+// ReservationName is the name under which a network ("namespace/name" of its definition, as it is now) reserves an address; absent where
+// it makes no reservations.
+func (n *Networks) ReservationName(ctx context.Context, network string, at ipam.Attachment) release.Fact[string] {
+	ref, ok := ipam.ParsePodRef(network)
+	if !ok {
+		return release.Unknown[string](fmt.Sprintf("the network is called %q, expected \"namespace/name\" of a NetworkAttachmentDefinition", network))
+	}
+	definition, err := n.definition(ctx, ref)
+	switch {
+	case err != nil:
+		n.failed = err
+		return release.Unknown[string](err.Error())
+	case definition == nil:
+		return release.Unknown[string]("there is no NetworkAttachmentDefinition " + network)
+	case len(definition.Spec.Config) > podnetwork.MaxConfigBytes:
+		return release.Unknown[string](fmt.Sprintf("NetworkAttachmentDefinition %s: %v", network, podnetwork.ErrTooLarge))
+	}
+	at.Config, at.Definition = definition.Spec.Config, definition.Name
+	name, err := n.backend.ReservationName(at)
+	switch {
+	case err != nil:
+		return release.Unknown[string](err.Error())
+	case name == "":
+		return release.Absent[string]()
+	}
+	return release.Known(name)
+}
+
+// UsesElsewhere reports whether a pod shows an entry's address only as that of other networks. Each interface that shows it must have it on
+// record in a pool of the network that the status names, and that network's name must be none that the entry's network may have.
+func (n *Networks) UsesElsewhere(ctx context.Context, pod *corev1.Pod, e *ipam.Entry) bool {
+	shown, err := podnetwork.StatusAddresses(pod.Annotations)
+	names := n.backend.ReservationNames(e)
+	var record v1alpha1.IPAllocation
+	if err != nil || len(names) == 0 || n.reader.Get(ctx, types.NamespacedName{Name: string(pod.UID)}, &record) != nil {
+		return false
+	}
+	return !slices.ContainsFunc(shown, func(s podnetwork.StatusAddress) bool {
+		return s.IP == e.IP && !slices.ContainsFunc(record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool {
+			if a.Backend != e.Backend || a.IP != s.IP.String() || a.Interface != s.Interface {
+				return false
+			}
+			name := n.ReservationName(ctx, s.Network, ipam.Attachment{Node: pod.Spec.NodeName, IP: s.IP, Pool: a.Pool})
+			// The namespace of a pool does not show which network it is of.
+			return name.IsKnown() && !slices.ContainsFunc(names, func(candidate string) bool { return path.Base(candidate) == path.Base(name.Get()) })
+		})
+	})
 }

@@ -29,6 +29,9 @@ type Auditable interface {
 	// ReservationNames are the names that the reservation of an entry may have: first that of a network without a name. None
 	// says that they are unknown.
 	ReservationNames(entry *Entry) []string
+	// ReservationName is the name ("namespace/name") under which the IPAM reserves the address of an attachment; empty where its
+	// network makes no reservations. An error means that the name is uncertain.
+	ReservationName(at Attachment) (string, error)
 	// ReservationReference names a reservation as the object of an event.
 	ReservationReference(name string) *corev1.ObjectReference
 	// Reserves reports whether a network of this configuration makes a reservation of each address.

@@ -34,9 +34,6 @@ type Repairable interface {
 	CachedReservations(podRefs []string, addresses []netip.Addr) []Reservation
 	// ReservationAddresses are the addresses that a reservation of this name may stand for; none where its name shows none.
 	ReservationAddresses(name string) []netip.Addr
-	// ReservationName is the name ("namespace/name") under which the IPAM reserves the address of an attachment; empty where its
-	// network makes no reservations. An error means that the name is uncertain.
-	ReservationName(at Attachment) (string, error)
 	// SameReservation reports whether two names ("namespace/name") reserve one address of one network, however spelled.
 	SameReservation(x, y string) bool
 
