@@ -3,6 +3,7 @@
 package v1alpha1
 
 import (
+	"cmp"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,15 +21,15 @@ const (
 
 // SetAgentDefaults fills in what the file leaves open.
 func SetAgentDefaults(c *AgentConfiguration) {
-	c.APIVersion = orDefault(c.APIVersion, GroupVersion.String())
-	c.Kind = orDefault(c.Kind, AgentConfigurationKind)
-	c.Runtime.Timeout = orDefault(c.Runtime.Timeout, &metav1.Duration{Duration: DefaultRuntimeTimeout})
-	c.Runtime.ListInterval = orDefault(c.Runtime.ListInterval, &metav1.Duration{Duration: DefaultListInterval})
-	c.Delays.SandboxCreationMax = orDefault(c.Delays.SandboxCreationMax, &metav1.Duration{Duration: DefaultSandboxCreationMax})
-	c.Machine.MachineIDFile = orDefault(c.Machine.MachineIDFile, DefaultMachineIDFile)
-	c.Machine.BootIDFile = orDefault(c.Machine.BootIDFile, DefaultBootIDFile)
-	c.Machine.SystemUUIDFile = orDefault(c.Machine.SystemUUIDFile, DefaultSystemUUIDFile)
-	setAgentStoreDefaults(&c.Stores)
-	c.Server.MetricsBindAddress = orDefault(c.Server.MetricsBindAddress, DefaultMetricsBindAddress)
-	c.Server.HealthProbeBindAddress = orDefault(c.Server.HealthProbeBindAddress, DefaultHealthProbeBindAddress)
+	c.APIVersion = cmp.Or(c.APIVersion, GroupVersion.String())
+	c.Kind = cmp.Or(c.Kind, AgentConfigurationKind)
+	c.Runtime.Timeout = cmp.Or(c.Runtime.Timeout, &metav1.Duration{Duration: DefaultRuntimeTimeout})
+	c.Runtime.ListInterval = cmp.Or(c.Runtime.ListInterval, &metav1.Duration{Duration: DefaultListInterval})
+	c.Delays.SandboxCreationMax = cmp.Or(c.Delays.SandboxCreationMax, &metav1.Duration{Duration: DefaultSandboxCreationMax})
+	c.Machine.MachineIDFile = cmp.Or(c.Machine.MachineIDFile, DefaultMachineIDFile)
+	c.Machine.BootIDFile = cmp.Or(c.Machine.BootIDFile, DefaultBootIDFile)
+	c.Machine.SystemUUIDFile = cmp.Or(c.Machine.SystemUUIDFile, DefaultSystemUUIDFile)
+	c.Stores.Interval = cmp.Or(c.Stores.Interval, &metav1.Duration{Duration: DefaultStoreInterval})
+	c.Server.MetricsBindAddress = cmp.Or(c.Server.MetricsBindAddress, DefaultMetricsBindAddress)
+	c.Server.HealthProbeBindAddress = cmp.Or(c.Server.HealthProbeBindAddress, DefaultHealthProbeBindAddress)
 }

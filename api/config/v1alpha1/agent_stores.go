@@ -50,10 +50,6 @@ func (s *AgentStores) Configured() bool {
 	return len(s.HostLocal.DataDirs) > 0 || s.AWS.Checkpoint != ""
 }
 
-func setAgentStoreDefaults(s *AgentStores) {
-	s.Interval = orDefault(s.Interval, &metav1.Duration{Duration: DefaultStoreInterval})
-}
-
 func validateAgentStores(s *AgentStores, path *field.Path) field.ErrorList {
 	errs := runtimeTime(path.Child("interval"), s.Interval)
 	errs = append(errs, validateHostLocal(&s.HostLocal, path.Child("hostLocal"))...)

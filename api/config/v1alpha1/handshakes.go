@@ -6,7 +6,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // Handshakes defines how agents are queried about the sandboxes of pods. It has no effect with evidence Kubelet.
@@ -20,11 +19,3 @@ type Handshakes struct {
 const DefaultResponseWithin = time.Minute
 
 const minResponseWithin = time.Second
-
-func setHandshakesDefaults(h *Handshakes) {
-	h.ResponseWithin = orDefault(h.ResponseWithin, &metav1.Duration{Duration: DefaultResponseWithin})
-}
-
-func validateHandshakes(h *Handshakes, path *field.Path) field.ErrorList {
-	return atLeast(path.Child("responseWithin"), h.ResponseWithin, minResponseWithin)
-}

@@ -3,6 +3,7 @@
 package v1alpha1
 
 import (
+	"cmp"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,33 +47,29 @@ const (
 
 // SetDefaults fills in what the file leaves open. A list that is given, be it empty, is kept as it is.
 func SetDefaults(c *ManagerConfiguration) {
-	setTypeDefaults(&c.TypeMeta)
-	c.Mode = orDefault(c.Mode, DefaultMode)
-	c.Evidence = orDefault(c.Evidence, DefaultEvidence)
+	c.APIVersion = cmp.Or(c.APIVersion, GroupVersion.String())
+	c.Kind = cmp.Or(c.Kind, ManagerConfigurationKind)
+	c.Mode = cmp.Or(c.Mode, DefaultMode)
+	c.Evidence = cmp.Or(c.Evidence, DefaultEvidence)
 	setProtectionDefaults(&c.Protection)
 	setWhereaboutsDefaults(&c.Whereabouts)
 	setUnsafeReleasesDefaults(&c.UnsafeReleases, c.Evidence)
-	c.Audit.Mode = orDefault(c.Audit.Mode, DefaultAuditMode)
-	setOrphansDefaults(&c.Orphans)
-	setHandshakesDefaults(&c.Handshakes)
+	c.Audit.Mode = cmp.Or(c.Audit.Mode, DefaultAuditMode)
+	c.Orphans.MaxQueries = cmp.Or(c.Orphans.MaxQueries, new(DefaultMaxQueries))
+	c.Handshakes.ResponseWithin = cmp.Or(c.Handshakes.ResponseWithin, &metav1.Duration{Duration: DefaultResponseWithin})
 	setNodeResourcesDefaults(&c.NodeResources)
 	setDelaysDefaults(&c.Delays)
 	setServerDefaults(&c.Server)
 	setControllerDefaults(&c.Controller)
 }
 
-func setTypeDefaults(t *metav1.TypeMeta) {
-	t.APIVersion = orDefault(t.APIVersion, GroupVersion.String())
-	t.Kind = orDefault(t.Kind, ManagerConfigurationKind)
-}
-
 func setProtectionDefaults(s *Protection) {
-	s.GuardClusterNetwork = orDefault(s.GuardClusterNetwork, new(false))
-	s.MultusNamespace = orDefault(s.MultusNamespace, DefaultMultusNamespace)
+	s.GuardClusterNetwork = cmp.Or(s.GuardClusterNetwork, new(false))
+	s.MultusNamespace = cmp.Or(s.MultusNamespace, DefaultMultusNamespace)
 }
 
 func setWhereaboutsDefaults(w *Whereabouts) {
-	w.Enabled = orDefault(w.Enabled, new(true))
+	w.Enabled = cmp.Or(w.Enabled, new(true))
 	if w.Namespaces == nil {
 		w.Namespaces = []string{DefaultWhereaboutsNamespace}
 	}
@@ -80,9 +77,9 @@ func setWhereaboutsDefaults(w *Whereabouts) {
 
 func setUnsafeReleasesDefaults(u *UnsafeReleases, evidence Evidence) {
 	if evidence == EvidenceKubelet {
-		u.Mode = orDefault(u.Mode, DefaultKubeletReleaseMode)
+		u.Mode = cmp.Or(u.Mode, DefaultKubeletReleaseMode)
 	}
-	u.Mode = orDefault(u.Mode, DefaultReleaseMode)
+	u.Mode = cmp.Or(u.Mode, DefaultReleaseMode)
 	if u.DaemonSets == nil {
 		u.DaemonSets = []string{DefaultWhereaboutsDaemonSet}
 	}
@@ -92,42 +89,33 @@ func setUnsafeReleasesDefaults(u *UnsafeReleases, evidence Evidence) {
 func NodeResourcePresets() []string { return []string{"nodeinfo", "nodenetworkconfigs"} }
 
 func setNodeResourcesDefaults(n *NodeResources) {
-	n.Enabled = orDefault(n.Enabled, new(true))
+	n.Enabled = cmp.Or(n.Enabled, new(true))
 	if n.Presets == nil {
 		n.Presets = NodeResourcePresets()
 	}
-	n.SweepInterval = orDefault(n.SweepInterval, &metav1.Duration{Duration: DefaultNodeSweepInterval})
-	n.DeletesPerSecond = orDefault(n.DeletesPerSecond, new(DefaultNodeDeletesPerSecond))
+	n.SweepInterval = cmp.Or(n.SweepInterval, &metav1.Duration{Duration: DefaultNodeSweepInterval})
+	n.DeletesPerSecond = cmp.Or(n.DeletesPerSecond, new(DefaultNodeDeletesPerSecond))
 }
 
 func setDelaysDefaults(d *Delays) {
-	d.ReleaseDelay = orDefault(d.ReleaseDelay, &metav1.Duration{Duration: DefaultReleaseDelay})
-	d.GracePeriodSlack = orDefault(d.GracePeriodSlack, &metav1.Duration{Duration: DefaultGracePeriodSlack})
-	d.SandboxCreationMax = orDefault(d.SandboxCreationMax, &metav1.Duration{Duration: DefaultSandboxCreationMax})
-	d.NodeGoneDelay = orDefault(d.NodeGoneDelay, &metav1.Duration{Duration: DefaultNodeGoneDelay})
-	d.NodeGoneAction = orDefault(d.NodeGoneAction, NodeGoneRelease)
+	d.ReleaseDelay = cmp.Or(d.ReleaseDelay, &metav1.Duration{Duration: DefaultReleaseDelay})
+	d.GracePeriodSlack = cmp.Or(d.GracePeriodSlack, &metav1.Duration{Duration: DefaultGracePeriodSlack})
+	d.SandboxCreationMax = cmp.Or(d.SandboxCreationMax, &metav1.Duration{Duration: DefaultSandboxCreationMax})
+	d.NodeGoneDelay = cmp.Or(d.NodeGoneDelay, &metav1.Duration{Duration: DefaultNodeGoneDelay})
+	d.NodeGoneAction = cmp.Or(d.NodeGoneAction, NodeGoneRelease)
 }
 
 func setServerDefaults(s *Server) {
-	s.WebhookPort = orDefault(s.WebhookPort, new(DefaultWebhookPort))
-	s.CertDir = orDefault(s.CertDir, DefaultCertDir)
-	s.MetricsBindAddress = orDefault(s.MetricsBindAddress, DefaultMetricsBindAddress)
-	s.HealthProbeBindAddress = orDefault(s.HealthProbeBindAddress, DefaultHealthProbeBindAddress)
+	s.WebhookPort = cmp.Or(s.WebhookPort, new(DefaultWebhookPort))
+	s.CertDir = cmp.Or(s.CertDir, DefaultCertDir)
+	s.MetricsBindAddress = cmp.Or(s.MetricsBindAddress, DefaultMetricsBindAddress)
+	s.HealthProbeBindAddress = cmp.Or(s.HealthProbeBindAddress, DefaultHealthProbeBindAddress)
 }
 
 func setControllerDefaults(c *Controller) {
-	c.LeaderElection = orDefault(c.LeaderElection, new(true))
-	c.Concurrency = orDefault(c.Concurrency, new(DefaultConcurrency))
-	c.SweepInterval = orDefault(c.SweepInterval, &metav1.Duration{Duration: DefaultSweepInterval})
-	c.QPS = orDefault(c.QPS, new(float32(0)))
-	c.Burst = orDefault(c.Burst, new(int32(0)))
-}
-
-// orDefault is the value, or the default where the value is its type's zero: empty, or a nil pointer.
-func orDefault[T comparable](value, fallback T) T {
-	var zero T
-	if value == zero {
-		return fallback
-	}
-	return value
+	c.LeaderElection = cmp.Or(c.LeaderElection, new(true))
+	c.Concurrency = cmp.Or(c.Concurrency, new(DefaultConcurrency))
+	c.SweepInterval = cmp.Or(c.SweepInterval, &metav1.Duration{Duration: DefaultSweepInterval})
+	c.QPS = cmp.Or(c.QPS, new(float32(0)))
+	c.Burst = cmp.Or(c.Burst, new(int32(0)))
 }

@@ -2,11 +2,6 @@
 
 package v1alpha1
 
-import (
-	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-)
-
 // Orphans configures how addresses of unknown owners are reclaimed. With evidence Kubelet they are held.
 type Orphans struct {
 	// MaxQueries is how many orphans all nodes are queried about at once, 1 to 1000. Every agent reads each of them, and a round takes
@@ -20,11 +15,3 @@ const (
 	// DefaultMaxQueries is the most that an AllNodesQuery holds: 130 KB (docs/decisions/0298).
 	DefaultMaxQueries int32 = 1000
 )
-
-func setOrphansDefaults(o *Orphans) {
-	o.MaxQueries = orDefault(o.MaxQueries, new(DefaultMaxQueries))
-}
-
-func validateOrphans(o *Orphans, path *field.Path) field.ErrorList {
-	return asErrors(path.Child("maxQueries"), *o.MaxQueries, validation.IsInRange(int(*o.MaxQueries), 1, int(DefaultMaxQueries)))
-}
