@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -47,7 +48,7 @@ func TestUninstallExitCodes(t *testing.T) {
 		"a time-out before the proof": {&uninstall.TimeoutError{After: time.Minute, Step: "sweeping"}, 3, "it is NOT proven"},
 		"a time-out after the proof":  {&uninstall.TimeoutError{After: time.Minute, Step: "waiting", Proven: true}, 3, "which was proven before"},
 		"a signal":                    {fmt.Errorf("sweeping: %w", uninstall.ErrStopped), 4, "run it again"},
-		"agents that wait":            {&uninstall.WaitersError{DaemonSets: []string{"kube-system/cns"}}, 1, "kube-system/cns"},
+		"agents that wait":            {errors.New("nothing was changed: the pods of the DaemonSets kube-system/cns"), 1, "kube-system/cns"},
 		"no consent":                  {removal.ErrNoConsent, 1, "--yes"},
 	}
 	for name, tc := range cases {

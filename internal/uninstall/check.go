@@ -24,18 +24,6 @@ const waitCommand = "wait-node-resource"
 // waitRole is the ClusterRole with which it reads, and its binding.
 const waitRole = "holdfast-wait-node-resource"
 
-// A WaitersError names DaemonSets with pods that could not start any more.
-type WaitersError struct {
-	// DaemonSets are "namespace/name".
-	DaemonSets []string
-}
-
-func (e *WaitersError) Error() string {
-	return fmt.Sprintf("nothing was changed: the pods of the DaemonSets %s run `manager %s` before they start, and would wait in vain for a "+
-		"NodeResourcePolicy that is deleted. Take that init container out of them first, or keep the policies with --keep-crds",
-		strings.Join(e.DaemonSets, ", "), waitCommand)
-}
-
 // check refuses if DaemonSets depend on our definitions, if the manager is in another namespace, or if the list of held entries cannot be written.
 func (u *uninstallation) check(ctx context.Context) error {
 	if err := u.checkHeldFile(); err != nil {
@@ -63,7 +51,9 @@ func (u *uninstallation) check(ctx context.Context) error {
 	case u.KeepCRDs, u.LeaveObjects:
 		u.print("DaemonSets that wait for a NodeResourcePolicy, which is kept: %s", strings.Join(waiting, ", "))
 	default:
-		return &WaitersError{DaemonSets: waiting}
+		return fmt.Errorf("nothing was changed: the pods of the DaemonSets %s run `manager %s` before they start, and would wait in vain for a "+
+			"NodeResourcePolicy that is deleted. Take that init container out of them first, or keep the policies with --keep-crds",
+			strings.Join(waiting, ", "), waitCommand)
 	}
 	return nil
 }
@@ -91,18 +81,6 @@ func (u *uninstallation) checkHeldFile() error {
 	return nil
 }
 
-// An ElsewhereError says that the manager is in other namespaces than the given one: it would go on protecting pods.
-type ElsewhereError struct {
-	// Namespace is the one that was given, and Found are those that have a manager.
-	Namespace string
-	Found     []string
-}
-
-func (e *ElsewhereError) Error() string {
-	return fmt.Sprintf("nothing was changed: Holdfast's manager is in namespace %s, not in %s: name its namespace (kubectl holdfast: --manager-namespace, manager: --namespace)",
-		strings.Join(e.Found, " and "), e.Namespace)
-}
-
 // checkNamespace refuses if the manager's Deployment is in another namespace: it would protect pods during the sweep.
 func (u *uninstallation) checkNamespace(ctx context.Context) error {
 	deployments, err := u.find(ctx, []schema.GroupVersionKind{kind("apps", "v1", "Deployment")}, metav1.NamespaceAll)
@@ -116,7 +94,8 @@ func (u *uninstallation) checkNamespace(ctx context.Context) error {
 		}
 	}
 	if len(elsewhere) > 0 {
-		return &ElsewhereError{Namespace: u.Namespace, Found: elsewhere}
+		return fmt.Errorf("nothing was changed: Holdfast's manager is in namespace %s, not in %s: name its namespace (kubectl holdfast: --manager-namespace, manager: --namespace)",
+			strings.Join(elsewhere, " and "), u.Namespace)
 	}
 	return nil
 }

@@ -39,8 +39,8 @@ type step struct {
 }
 
 // Run uninstalls. It returns nil when it is proven that no pod has the finalizer, and everything else is deleted (with LeaveObjects: every protector
-// and webhook); after a dry run, when everything could be read. A *TimeoutError and ErrStopped mean that it was interrupted, a *WaitersError and an
-// *ElsewhereError that it changed nothing, because something has to be done before.
+// and webhook); after a dry run, when everything could be read. A *TimeoutError and ErrStopped mean that it was interrupted. It changes nothing if
+// something has to be done before: the error says what.
 func Run(ctx context.Context, o Options) error {
 	u := &uninstallation{Options: o.withDefaults()}
 	if o.Timeout > 0 {
