@@ -25,6 +25,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 )
 
@@ -111,7 +112,7 @@ func kinded(kind string) func(*admission.Request) {
 func (c *cluster) guarding(t *testing.T) (*releaseGuard, <-chan string) {
 	t.Helper()
 	c.objects = append(c.objects, poolObject())
-	guard, recorded := c.guard(t, ReleaseModeDeny)
+	guard, recorded := c.guard(t, configv1alpha1.ReleaseModeDeny)
 	guard.authentic = newAuthenticator(guard.reader)
 	return guard, recorded
 }

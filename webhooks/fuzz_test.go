@@ -22,6 +22,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
@@ -137,7 +138,7 @@ func podRefs(raw []byte) (map[string]string, bool) {
 // a few reads.
 func FuzzPoolReview(f *testing.F) {
 	c := onNodeA()
-	guard, _ := c.guard(f, ReleaseModeDeny)
+	guard, _ := c.guard(f, configv1alpha1.ReleaseModeDeny)
 	f.Fuzz(func(t *testing.T, before, after []byte) {
 		c.reads.Store(0)
 		response := (&IPPoolReleaseValidator{guard}).Handle(t.Context(), foreignWrite("IPPool", "ippools", "p", before, after))
@@ -160,7 +161,7 @@ func FuzzPoolReview(f *testing.F) {
 func FuzzReservationReview(f *testing.F) {
 	c := onNodeA()
 	c.holders = []ipam.Key{{Backend: "whereabouts", Pool: "kube-system/10.10.0.0-24"}}
-	guard, _ := c.guard(f, ReleaseModeDeny)
+	guard, _ := c.guard(f, configv1alpha1.ReleaseModeDeny)
 	f.Fuzz(func(t *testing.T, before, after []byte) {
 		c.reads.Store(0)
 		response := (&ReservationReleaseValidator{guard}).Handle(t.Context(),

@@ -16,6 +16,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/protection"
 )
 
@@ -39,7 +40,7 @@ func BenchmarkPoolGuard(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	guard, _ := onNodeA().guard(b, ReleaseModeDeny)
+	guard, _ := onNodeA().guard(b, configv1alpha1.ReleaseModeDeny)
 	guard.options.Timeout = time.Minute
 	handler := serve("ippools", maxPoolBytes, &IPPoolReleaseValidator{guard})
 

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 )
 
@@ -52,7 +53,7 @@ func TestAnAddressOfAResourceClaimStaysUntilTheClaimIsGone(t *testing.T) {
 				if tc.breaks != nil {
 					c.fail = map[reflect.Type]error{reflect.TypeOf(tc.breaks): errors.New("the API server does not respond")}
 				}
-				guard, _ := c.guard(t, ReleaseModeDeny)
+				guard, _ := c.guard(t, configv1alpha1.ReleaseModeDeny)
 				response := (&IPPoolReleaseValidator{guard}).Handle(t.Context(), removal(t, tc.user, poolRange, map[string][2]string{"1": {claim0, podRef}}))
 				if tc.allowed {
 					checkAllowed(t, response)
@@ -85,7 +86,7 @@ func TestAReconcilerThatMayShareTheTokenRemovesNothingOfALivePod(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := onNodeA()
 			c.objects[3].(*corev1.Pod).Spec.Containers[0].Image = tc.image
-			guard, _ := c.guard(t, ReleaseModeDeny)
+			guard, _ := c.guard(t, configv1alpha1.ReleaseModeDeny)
 			guard.options.ReconcilerInDaemonSet = tc.setting
 			response := (&IPPoolReleaseValidator{guard}).Handle(t.Context(), removal(t, cniToken(), poolRange, web0))
 			if tc.allowed {

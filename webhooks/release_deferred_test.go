@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -26,17 +27,17 @@ func TestI1ACNIDeleteWaitsWhereASandboxMayBeMissing(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		seen []ipam.Entry
-		mode ReleaseMode
+		mode configv1alpha1.ReleaseMode
 		want bool
 	}{
-		"it saw nothing: its cache is late":           {nil, ReleaseModeDeny, false},
-		"it saw the entry come":                       {of(func(*ipam.Entry) {}), ReleaseModeDeny, true},
-		"it missed a version of the pool":             {of(func(e *ipam.Entry) { e.Whole = false }), ReleaseModeDeny, false},
-		"another sandbox of the pod had the place":    {of(func(e *ipam.Entry) { e.Follows = "lost" }), ReleaseModeDeny, false},
-		"what it saw was another address":             {of(func(e *ipam.Entry) { e.IP = e.IP.Next() }), ReleaseModeDeny, false},
-		"what it saw was another pool":                {of(func(e *ipam.Entry) { e.Pool = "kube-system/other" }), ReleaseModeDeny, false},
-		"what it saw was another sandbox":             {of(func(e *ipam.Entry) { e.SandboxID = "other" }), ReleaseModeDeny, false},
-		"the mode Warn refuses nothing, deferred too": {nil, ReleaseModeWarn, true},
+		"it saw nothing: its cache is late":           {nil, configv1alpha1.ReleaseModeDeny, false},
+		"it saw the entry come":                       {of(func(*ipam.Entry) {}), configv1alpha1.ReleaseModeDeny, true},
+		"it missed a version of the pool":             {of(func(e *ipam.Entry) { e.Whole = false }), configv1alpha1.ReleaseModeDeny, false},
+		"another sandbox of the pod had the place":    {of(func(e *ipam.Entry) { e.Follows = "lost" }), configv1alpha1.ReleaseModeDeny, false},
+		"what it saw was another address":             {of(func(e *ipam.Entry) { e.IP = e.IP.Next() }), configv1alpha1.ReleaseModeDeny, false},
+		"what it saw was another pool":                {of(func(e *ipam.Entry) { e.Pool = "kube-system/other" }), configv1alpha1.ReleaseModeDeny, false},
+		"what it saw was another sandbox":             {of(func(e *ipam.Entry) { e.SandboxID = "other" }), configv1alpha1.ReleaseModeDeny, false},
+		"the mode Warn refuses nothing, deferred too": {nil, configv1alpha1.ReleaseModeWarn, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := onNodeA()

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
@@ -42,7 +43,7 @@ func TestI11WithAgentsARemovalNeedsAReportThatOnlyTheKubeletCanHaveWritten(t *te
 				{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(now)}}}}}
 			pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", Subresource: "status", Operation: metav1.ManagedFieldsOperationUpdate,
 				APIVersion: "v1", Time: &metav1.Time{Time: now}, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:phase":{}}}`)}}
-			guard, _ := c.guard(t, ReleaseModeDeny)
+			guard, _ := c.guard(t, configv1alpha1.ReleaseModeDeny)
 			guard.options.Evidence, guard.options.PoliciesSince = tc.evidence, tc.since
 			request := removal(t, authenticationv1.UserInfo{Username: "jane"}, poolRange, web0)
 			response := (&IPPoolReleaseValidator{guard}).Handle(t.Context(), request)

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/release"
@@ -50,7 +51,7 @@ func TestI6RecordsAreListedUnlessTheCacheIsAsNewAsThePodsOwn(t *testing.T) {
 			c := onNodeA()
 			own := record("uid-0", "7")
 			c.objects = append(c.objects, &own)
-			guard, _ := c.guard(t, ReleaseModeDeny)
+			guard, _ := c.guard(t, configv1alpha1.ReleaseModeDeny)
 			lists := 0
 			guard.reader = interceptor.NewClient(guard.reader.(client.WithWatch), interceptor.Funcs{
 				List: func(ctx context.Context, next client.WithWatch, o client.ObjectList, opts ...client.ListOption) error {
@@ -85,7 +86,7 @@ func TestI6ARivalThatTheCacheLacksHoldsItsAddress(t *testing.T) {
 			if c.objects = append(c.objects, own.DeepCopy()); there {
 				c.objects = append(c.objects, rival.DeepCopy())
 			}
-			guard, _ := c.guard(t, ReleaseModeDeny)
+			guard, _ := c.guard(t, configv1alpha1.ReleaseModeDeny)
 			guard.options.CachedRecords = func(context.Context, ipam.PodRef) ([]v1alpha1.IPAllocation, error) {
 				return []v1alpha1.IPAllocation{*own}, nil
 			}
@@ -114,7 +115,7 @@ func TestI1ARivalHoldsTheAddressOfATombstone(t *testing.T) {
 			if c.objects = append(c.objects, record("gone", sandbox0)); there {
 				c.objects = append(c.objects, record("before", "another"))
 			}
-			guard, _ := c.guard(t, ReleaseModeDeny)
+			guard, _ := c.guard(t, configv1alpha1.ReleaseModeDeny)
 			tombstone := map[string][2]string{"1": {sandbox0, v1alpha1.TombstonePrefix + "/gone"}}
 			response := (&IPPoolReleaseValidator{guard}).Handle(t.Context(), removal(t, cniToken(), poolRange, tombstone))
 			if there {

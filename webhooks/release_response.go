@@ -15,6 +15,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/eventlimit"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
@@ -38,7 +39,7 @@ func (f finding) isRefusal() bool { return f.Outcome != releaseguard.Allow }
 
 // respond judges an authentic request in time and responds by the mode.
 func (g *releaseGuard) respond(ctx context.Context, req *admission.Request, r registration, judge func(context.Context, *admission.Request) []finding) admission.Response {
-	if g.options.Mode == ReleaseModeOff {
+	if g.options.Mode == configv1alpha1.ReleaseModeOff {
 		return admission.Allowed("")
 	}
 	started := g.options.Clock.Now()
@@ -56,7 +57,7 @@ func (g *releaseGuard) respond(ctx context.Context, req *admission.Request, r re
 	for _, f := range findings {
 		metrics.UnsafeReleases.WithLabelValues(r.resource, g.decision(f), string(f.Reason)).Inc()
 		switch {
-		case f.isRefusal() && g.options.Mode == ReleaseModeWarn:
+		case f.isRefusal() && g.options.Mode == configv1alpha1.ReleaseModeWarn:
 			refused = append(refused, allowedByWarn+f.Message)
 		case f.isRefusal():
 			refused = append(refused, f.Message)
@@ -71,7 +72,7 @@ func (g *releaseGuard) respond(ctx context.Context, req *admission.Request, r re
 	}
 	logf.FromContext(ctx).Info("A removal is not proven safe", "mode", g.options.Mode, "operation", req.Operation,
 		"unsafe", len(refused), "unreadable", len(lost), "first", messages[0])
-	if len(refused) > 0 && g.options.Mode != ReleaseModeWarn {
+	if len(refused) > 0 && g.options.Mode != configv1alpha1.ReleaseModeWarn {
 		return admission.Denied(strings.Join(abridge(refused), " "))
 	}
 	return admission.Allowed("").WithWarnings(abridge(messages)...)
@@ -82,7 +83,7 @@ func (g *releaseGuard) decision(f finding) string {
 	switch {
 	case !f.isRefusal():
 		return metrics.UnsafeReleaseAllowed
-	case g.options.Mode == ReleaseModeWarn:
+	case g.options.Mode == configv1alpha1.ReleaseModeWarn:
 		return metrics.UnsafeReleaseWarned
 	case f.Outcome == releaseguard.Defer:
 		return metrics.UnsafeReleaseDeferred
@@ -112,7 +113,7 @@ func (g *releaseGuard) emit(req *admission.Request, f finding) {
 	switch {
 	case !f.isRefusal():
 		reason = v1alpha1.ReasonMalformedPool
-	case g.options.Mode == ReleaseModeWarn:
+	case g.options.Mode == configv1alpha1.ReleaseModeWarn:
 		reason, note = v1alpha1.ReasonUnsafeReleaseWarned, allowedByWarn+note
 	}
 	g.recorder.Eventf(f.about, nil, corev1.EventTypeWarning, string(reason), "GuardRelease", "%s", eventlimit.Note(note))

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/apijson"
 	"github.com/holdfast-dev/holdfast/internal/eventlimit"
@@ -34,22 +35,9 @@ const (
 // defaultReleaseTimeout leaves time for a response before the API server's own timeout, 1 s, which would let the write pass.
 const defaultReleaseTimeout = 700 * time.Millisecond
 
-// ReleaseMode is how a removal of an address that is, or may be, in use is treated. The zero value is invalid.
-type ReleaseMode string
-
-// The modes.
-const (
-	// ReleaseModeOff allows every removal, unread.
-	ReleaseModeOff ReleaseMode = "Off"
-	// ReleaseModeWarn allows it with a warning, an event and a metric.
-	ReleaseModeWarn ReleaseMode = "Warn"
-	// ReleaseModeDeny refuses it.
-	ReleaseModeDeny ReleaseMode = "Deny"
-)
-
 // ReleaseOptions configure the webhooks that judge removals.
 type ReleaseOptions struct {
-	Mode ReleaseMode
+	Mode configv1alpha1.ReleaseMode
 	// ManagerUser is the manager's own user name, which may remove everything.
 	ManagerUser string
 	// DaemonSets are those whose pods run CNI DEL on their own node.
@@ -81,9 +69,9 @@ func (o ReleaseOptions) complete() (ReleaseOptions, error) {
 	}
 	var errs []error
 	switch o.Mode {
-	case ReleaseModeOff, ReleaseModeWarn, ReleaseModeDeny:
+	case configv1alpha1.ReleaseModeOff, configv1alpha1.ReleaseModeWarn, configv1alpha1.ReleaseModeDeny:
 	default:
-		errs = append(errs, fmt.Errorf("mode is %q, expected %s, %s or %s", o.Mode, ReleaseModeOff, ReleaseModeWarn, ReleaseModeDeny))
+		errs = append(errs, fmt.Errorf("mode is %q, expected %s, %s or %s", o.Mode, configv1alpha1.ReleaseModeOff, configv1alpha1.ReleaseModeWarn, configv1alpha1.ReleaseModeDeny))
 	}
 	if o.Evidence == release.EvidenceAgent && o.PoliciesSince == nil {
 		errs = append(errs, errors.New("nothing reports whether the policies that make a kubelet's report evidence are in force"))

@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
@@ -110,7 +111,7 @@ func (c *cluster) client(t testing.TB) client.Reader {
 }
 
 // guard is a guard over the cluster; its events go to the channel.
-func (c *cluster) guard(t testing.TB, mode ReleaseMode) (*releaseGuard, <-chan string) {
+func (c *cluster) guard(t testing.TB, mode configv1alpha1.ReleaseMode) (*releaseGuard, <-chan string) {
 	t.Helper()
 	o, err := ReleaseOptions{
 		Mode: mode, ManagerUser: managerUser, Backend: reviewed{whereabouts.New(whereabouts.Options{}), c}, CNIUsers: []string{"cni"},
@@ -222,7 +223,7 @@ func TestAReadThatFailsIsNeverAnAbsence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := onNodeA()
-			guard, _ := c.guard(t, ReleaseModeDeny)
+			guard, _ := c.guard(t, configv1alpha1.ReleaseModeDeny)
 			validator := &IPPoolReleaseValidator{guard}
 			checkAllowed(t, validator.Handle(t.Context(), removal(t, tc.user, poolRange, tc.entries)))
 			guard.proven = lru.New(maxProvenPods) // as after a restart
@@ -239,7 +240,7 @@ func TestAnUpdateThatDeletesThePoolIsItsDeletion(t *testing.T) {
 		return runtime.RawExtension{Raw: bytes.Replace(poolJSON(t, poolRange, web0).Raw, []byte(`"metadata":{`), []byte(`"metadata":{"deletionTimestamp":"2026-11-29T12:00:00Z",`+finalizers), 1)}
 	}
 	for finalizers, allowed := range map[string]bool{``: false, `"finalizers":[],`: false, `"finalizers":["example.com/b",7],`: false, `"finalizers":["example.com/b"],`: true} {
-		guard, _ := onNodeA().guard(t, ReleaseModeDeny)
+		guard, _ := onNodeA().guard(t, configv1alpha1.ReleaseModeDeny)
 		request := removal(t, authenticationv1.UserInfo{Username: "reconciler"}, poolRange, web0)
 		request.OldObject, request.Object = beingDeleted(`"finalizers":["example.com/a","example.com/b"],`), beingDeleted(finalizers)
 		response := (&IPPoolReleaseValidator{guard}).Handle(t.Context(), request)
@@ -254,7 +255,7 @@ func TestAnUpdateThatDeletesThePoolIsItsDeletion(t *testing.T) {
 func TestReadsThatHangEndInARefusal(t *testing.T) {
 	c := onNodeA()
 	c.hang = true
-	guard, _ := c.guard(t, ReleaseModeDeny)
+	guard, _ := c.guard(t, configv1alpha1.ReleaseModeDeny)
 	checkRefused(t, (&IPPoolReleaseValidator{guard}).Handle(t.Context(), removal(t, cniToken(), poolRange, web0)))
 }
 
@@ -292,7 +293,7 @@ func TestTheTokenOfTheNodesDaemonSetPodIsTrusted(t *testing.T) {
 			if tc.objects != nil {
 				tc.objects(c)
 			}
-			guard, _ := c.guard(t, ReleaseModeDeny)
+			guard, _ := c.guard(t, configv1alpha1.ReleaseModeDeny)
 			response := (&IPPoolReleaseValidator{guard}).Handle(t.Context(), removal(t, tc.user, poolRange, web0))
 			if tc.allowed {
 				checkAllowed(t, response)
@@ -310,7 +311,7 @@ func TestADaemonSetPodIsProvenOnce(t *testing.T) {
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-1", UID: "uid-1"}, Spec: corev1.PodSpec{NodeName: "node-b"}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-b", UID: "node-b-uid"}, Status: corev1.NodeStatus{
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}})
-	guard, _ := c.guard(t, ReleaseModeDeny)
+	guard, _ := c.guard(t, configv1alpha1.ReleaseModeDeny)
 	validator := &IPPoolReleaseValidator{guard}
 	checkAllowed(t, validator.Handle(t.Context(), removal(t, cniToken(), poolRange, web0)))
 	first := c.reads.Swap(0)
@@ -392,7 +393,7 @@ func TestBadPoolsNeitherCrashNorRelease(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			guard, _ := onNodeA().guard(t, ReleaseModeDeny)
+			guard, _ := onNodeA().guard(t, configv1alpha1.ReleaseModeDeny)
 			response := (&IPPoolReleaseValidator{guard}).Handle(t.Context(), tc.request(t))
 			if tc.allowed {
 				checkAllowed(t, response)
@@ -405,14 +406,14 @@ func TestBadPoolsNeitherCrashNorRelease(t *testing.T) {
 
 func TestModes(t *testing.T) {
 	for name, tc := range map[string]struct {
-		mode                          ReleaseMode
+		mode                          configv1alpha1.ReleaseMode
 		allowed, warns, reads, dryRun bool
 		event                         string
 	}{
-		"Off reads nothing":              {mode: ReleaseModeOff, allowed: true},
-		"Warn lets it through and warns": {mode: ReleaseModeWarn, allowed: true, warns: true, reads: true, event: "Warning UnsafeReleaseWarned Allowed, because the mode is Warn"},
-		"Deny refuses":                   {mode: ReleaseModeDeny, reads: true, event: "Warning UnsafeReleaseRefused UnsafeReleaseRefused: 10.10.0.1"},
-		"a dry run leaves no event":      {mode: ReleaseModeDeny, reads: true, dryRun: true},
+		"Off reads nothing":              {mode: configv1alpha1.ReleaseModeOff, allowed: true},
+		"Warn lets it through and warns": {mode: configv1alpha1.ReleaseModeWarn, allowed: true, warns: true, reads: true, event: "Warning UnsafeReleaseWarned Allowed, because the mode is Warn"},
+		"Deny refuses":                   {mode: configv1alpha1.ReleaseModeDeny, reads: true, event: "Warning UnsafeReleaseRefused UnsafeReleaseRefused: 10.10.0.1"},
+		"a dry run leaves no event":      {mode: configv1alpha1.ReleaseModeDeny, reads: true, dryRun: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := onNodeA()
@@ -450,7 +451,7 @@ func TestTheFirstRefusalsDecideAboutALargePool(t *testing.T) {
 		entries[fmt.Sprint(offset)] = [2]string{fmt.Sprint("s", offset), fmt.Sprintf("default/gone-%d", offset)}
 	}
 	c := onNodeA()
-	guard, _ := c.guard(t, ReleaseModeDeny)
+	guard, _ := c.guard(t, configv1alpha1.ReleaseModeDeny)
 	checkRefused(t, (&IPPoolReleaseValidator{guard}).Handle(t.Context(), removal(t, authenticationv1.UserInfo{}, poolRange, entries)))
 	if got, limit := int(c.reads.Load()), 3*casesAtOnce; got > limit {
 		t.Errorf("%d reads, want %d at most: the rest of the pool need not be read", got, limit)
@@ -459,7 +460,7 @@ func TestTheFirstRefusalsDecideAboutALargePool(t *testing.T) {
 
 // Refused, whereabouts would complete the ADD with an address that no pool has recorded.
 func TestAnAddThatLosesAnUnreadableOffsetPassesAndIsReported(t *testing.T) {
-	guard, recorded := onNodeA().guard(t, ReleaseModeDeny)
+	guard, recorded := onNodeA().guard(t, configv1alpha1.ReleaseModeDeny)
 	request := removal(t, authenticationv1.UserInfo{Username: "someone"}, poolRange, map[string][2]string{"300": web0["1"]})
 	request.Object = poolJSON(t, poolRange, map[string][2]string{"2": {"sandbox-2", "default/new"}})
 	response := (&IPPoolReleaseValidator{guard}).Handle(t.Context(), request)

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
@@ -127,7 +128,7 @@ func TestReservations(t *testing.T) {
 			if c == nil {
 				c = &cluster{}
 			}
-			guard, _ := c.guard(t, ReleaseModeDeny)
+			guard, _ := c.guard(t, configv1alpha1.ReleaseModeDeny)
 			response := (&ReservationReleaseValidator{guard}).Handle(t.Context(), admission.Request{AdmissionRequest: tc.request})
 			if tc.allowed {
 				checkAllowed(t, response)
@@ -159,7 +160,7 @@ func TestAReservationsPoolsAreListedWhileItsPodMayGetASandbox(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &cluster{objects: tc.objects, fail: tc.fail}
-			guard, _ := c.guard(t, ReleaseModeDeny)
+			guard, _ := c.guard(t, configv1alpha1.ReleaseModeDeny)
 			(&ReservationReleaseValidator{guard}).Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Delete,
 				OldObject: runtime.RawExtension{Raw: []byte(`{"metadata":{"namespace":"kube-system","name":"10.10.0.1"},"spec":{"podref":"default/web-0"}}`)}}})
 			if c.podEnds != tc.want {

@@ -133,7 +133,7 @@ func releaseOptions(c *configv1alpha1.ManagerConfiguration, o Options, backend i
 		daemonSets = append(daemonSets, types.NamespacedName{Namespace: namespace, Name: name})
 	}
 	return webhooks.ReleaseOptions{
-		Mode:                  webhooks.ReleaseMode(c.UnsafeReleases.Mode),
+		Mode:                  c.UnsafeReleases.Mode,
 		ManagerUser:           o.User,
 		DaemonSets:            daemonSets,
 		ReconcilerInDaemonSet: c.UnsafeReleases.ReconcilerInDaemonSet,

@@ -15,7 +15,6 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
-	"github.com/holdfast-dev/holdfast/webhooks"
 )
 
 func TestControllerOptionsComeFromTheConfiguration(t *testing.T) {
@@ -58,27 +57,17 @@ func TestPodOptionsComeFromTheConfiguration(t *testing.T) {
 
 func TestReleaseOptionsComeFromTheConfiguration(t *testing.T) {
 	c := complete(t, configv1alpha1.ManagerConfiguration{UnsafeReleases: configv1alpha1.UnsafeReleases{
-		DaemonSets: []string{"cni/whereabouts", "kube-system/other"}, CNIUsers: []string{"cni"}, ReconcilerInDaemonSet: new(true),
+		Mode: configv1alpha1.ReleaseModeWarn, DaemonSets: []string{"cni/whereabouts", "kube-system/other"}, CNIUsers: []string{"cni"}, ReconcilerInDaemonSet: new(true),
 	}})
-	for mode, want := range map[configv1alpha1.ReleaseMode]webhooks.ReleaseMode{
-		configv1alpha1.ReleaseModeOff:  webhooks.ReleaseModeOff,
-		configv1alpha1.ReleaseModeWarn: webhooks.ReleaseModeWarn,
-		configv1alpha1.ReleaseModeDeny: webhooks.ReleaseModeDeny,
-	} {
-		c.UnsafeReleases.Mode = mode
-		got := releaseOptions(c, Options{}.withDefaults(), nil)
-		if got.Mode != want {
-			t.Errorf("%s became %s", mode, got.Mode)
-		}
-		if got.ManagerUser != "system:serviceaccount:holdfast-system:holdfast-manager" || !*got.ReconcilerInDaemonSet {
-			t.Errorf("got %+v", got)
-		}
-		daemonSets := []types.NamespacedName{{Namespace: "cni", Name: "whereabouts"}, {Namespace: "kube-system", Name: "other"}}
-		if diff := cmp.Diff(daemonSets, got.DaemonSets); diff != "" {
-			t.Errorf("(-want +got)\n%s", diff)
-		}
-		if diff := cmp.Diff([]string{"cni"}, got.CNIUsers); diff != "" {
-			t.Errorf("(-want +got)\n%s", diff)
-		}
+	got := releaseOptions(c, Options{}.withDefaults(), nil)
+	if got.Mode != configv1alpha1.ReleaseModeWarn || got.ManagerUser != "system:serviceaccount:holdfast-system:holdfast-manager" || !*got.ReconcilerInDaemonSet {
+		t.Errorf("got %+v", got)
+	}
+	daemonSets := []types.NamespacedName{{Namespace: "cni", Name: "whereabouts"}, {Namespace: "kube-system", Name: "other"}}
+	if diff := cmp.Diff(daemonSets, got.DaemonSets); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"cni"}, got.CNIUsers); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/test/fixture"
 	"github.com/holdfast-dev/holdfast/webhooks"
@@ -39,7 +40,7 @@ var _ = suite.Describe("The removal of a pool entry", func() {
 		calls func() int
 	)
 	BeforeEach(func(ctx context.Context) {
-		guard.use(webhooks.ReleaseModeDeny)
+		guard.use(configv1alpha1.ReleaseModeDeny)
 		p = newPool(ctx)
 		before := guard.callsTo(webhooks.IPPoolReleasePath)
 		calls = func() int { return guard.callsTo(webhooks.IPPoolReleasePath) - before }
@@ -133,7 +134,7 @@ var _ = suite.Describe("The removal of a pool entry", func() {
 			Value: wbv1alpha1.IPAllocation{ContainerID: "s1", PodRef: "default/new"}})).To(Succeed())
 	})
 
-	DescribeTable("passes without the guard", func(ctx context.Context, mode webhooks.ReleaseMode) {
+	DescribeTable("passes without the guard", func(ctx context.Context, mode configv1alpha1.ReleaseMode) {
 		guard.use(mode)
 		held(ctx, nodeA)
 		Expect(p.remove(ctx, reconciler(ctx), 1)).To(Succeed())
@@ -172,7 +173,7 @@ var _ = suite.Describe("The removal of a pool entry", func() {
 
 var _ = suite.Describe("The removal of a reservation", func() {
 	It("is refused while the entry is a tombstone, which names a record and not the pod of the reservation", func(ctx context.Context) {
-		guard.use(webhooks.ReleaseModeDeny)
+		guard.use(configv1alpha1.ReleaseModeDeny)
 		p, gone := newPool(ctx), newPod(ctx, nodeA)
 		p.add(ctx, admin, 1, entry{sandboxOf(gone), "holdfast-releasing/" + string(gone.UID)})
 		r := p.reserve(ctx, 1, "default/vanished")
@@ -186,7 +187,7 @@ var _ = suite.Describe("The removal of a reservation", func() {
 	})
 
 	It("is refused to the loser of a race for an address of overlapping ranges, who deletes it by name (bug 6), and passes in CNI DEL after the entry", func(ctx context.Context) {
-		guard.use(webhooks.ReleaseModeDeny)
+		guard.use(configv1alpha1.ReleaseModeDeny)
 		p, winner := newPool(ctx), newPod(ctx, nodeA)
 		p.add(ctx, admin, 1, entry{sandboxOf(winner), refOf(winner)})
 		r := p.reserve(ctx, 1, refOf(winner))

@@ -22,6 +22,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/test/fixture"
 	"github.com/holdfast-dev/holdfast/webhooks"
@@ -52,9 +53,9 @@ var suite = fixture.NewSuite("releaseadmission", fixture.PlaneTwo, func(ctx cont
 // The forms of the guard that a spec can choose beside Deny.
 const (
 	// dead ends every connection without a response.
-	dead webhooks.ReleaseMode = "Dead"
+	dead configv1alpha1.ReleaseMode = "Dead"
 	// hung does not respond before the API server gives up.
-	hung webhooks.ReleaseMode = "Hung"
+	hung configv1alpha1.ReleaseMode = "Hung"
 )
 
 // guard is the running webhook server. It counts calls, and fails them where a spec asks for that.
@@ -63,7 +64,7 @@ var guard *switchboard
 type switchboard struct {
 	webhook.Server
 	mu    sync.Mutex
-	mode  webhooks.ReleaseMode
+	mode  configv1alpha1.ReleaseMode
 	calls map[string]int
 }
 
@@ -86,7 +87,7 @@ func (s *switchboard) Register(path string, handler http.Handler) {
 }
 
 // use chooses a form until the spec ends.
-func (s *switchboard) use(mode webhooks.ReleaseMode) {
+func (s *switchboard) use(mode configv1alpha1.ReleaseMode) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mode = mode
@@ -115,7 +116,7 @@ func startGuard(ctx context.Context) {
 		}
 		backend := whereabouts.New(whereabouts.Options{Namespaces: []string{poolNamespace}, Log: GinkgoLogr})
 		return mgr, errors.Join(backend.Setup(running, mgr), webhooks.SetupReleaseWebhooks(mgr, webhooks.ReleaseOptions{
-			Mode: webhooks.ReleaseModeDeny, ManagerUser: "system:serviceaccount:" + managerNamespace + ":" + managerAccount, Backend: backend,
+			Mode: configv1alpha1.ReleaseModeDeny, ManagerUser: "system:serviceaccount:" + managerNamespace + ":" + managerAccount, Backend: backend,
 			DaemonSets: []types.NamespacedName{{Namespace: poolNamespace, Name: "whereabouts"}},
 		}))
 	})
