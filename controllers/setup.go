@@ -3,6 +3,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -59,29 +60,16 @@ type Options struct {
 	LastRetry time.Duration
 	// SimulatedQueues has the queues of the controllers fit a simulation in virtual time (backoff.NewQueue).
 	SimulatedQueues bool
-	// NodeWatches counts where the watches of Nodes and GuardedNodes began anew. Default: none is counted.
+	// NodeWatches counts where the watches of Nodes and GuardedNodes began anew.
 	NodeWatches *node.Watches
 	// Clock is the real one except in tests.
 	Clock clock.PassiveClock
 }
 
-func (o Options) withDefaults() Options {
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
-	if o.LastRetry == 0 {
-		o.LastRetry = backoff.Last
-	}
-	if o.NodeWatches == nil {
-		o.NodeWatches = &node.Watches{}
-	}
-	return o
-}
-
 // Setup registers every controller with the manager. Call it once, before the manager starts; the backends must have been
 // set up already.
 func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
-	o = o.withDefaults()
+	o.LastRetry = cmp.Or(o.LastRetry, backoff.Last)
 	if err := index.Setup(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
