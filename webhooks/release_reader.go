@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -25,14 +26,6 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/releaseguard"
 	"github.com/holdfast-dev/holdfast/internal/served"
-)
-
-// What the API server adds to the user of a token that is bound to a pod (k8s.io/apiserver pkg/authentication/serviceaccount).
-const (
-	serviceAccountPrefix = "system:serviceaccount:"
-	podNameExtra         = "authentication.kubernetes.io/pod-name"
-	podUIDExtra          = "authentication.kubernetes.io/pod-uid"
-	nodeNameExtra        = "authentication.kubernetes.io/node-name"
 )
 
 // writer identifies the client by its token. What is not in the token is Absent, and not trusted.
@@ -76,7 +69,7 @@ func (g *releaseGuard) reconcilerShared(w releaseguard.Writer) bool {
 		return *g.options.ReconcilerInDaemonSet
 	}
 	if w.CNIUser { // no other client has a certificate; the account of a pod may be the reconciler's
-		return strings.HasPrefix(w.User, serviceAccountPrefix)
+		return strings.HasPrefix(w.User, serviceaccount.ServiceAccountUsernamePrefix)
 	}
 	return !w.DaemonSetPod.IsKnown() || w.DaemonSetPod.Get().ReconcilerShared
 }
@@ -124,11 +117,11 @@ type boundPod struct {
 
 // boundPodOf is false for a user without a token of a pod on a node.
 func boundPodOf(user *authenticationv1.UserInfo) (boundPod, bool) {
-	account, isServiceAccount := strings.CutPrefix(user.Username, serviceAccountPrefix)
+	account, isServiceAccount := strings.CutPrefix(user.Username, serviceaccount.ServiceAccountUsernamePrefix)
 	namespace, _, _ := strings.Cut(account, ":")
 	pod := boundPod{
-		NamespacedName: types.NamespacedName{Namespace: namespace, Name: extra(user, podNameExtra)},
-		uid:            types.UID(extra(user, podUIDExtra)), node: extra(user, nodeNameExtra),
+		NamespacedName: types.NamespacedName{Namespace: namespace, Name: extra(user, serviceaccount.PodNameKey)},
+		uid:            types.UID(extra(user, serviceaccount.PodUIDKey)), node: extra(user, serviceaccount.NodeNameKey),
 	}
 	return pod, isServiceAccount && pod.Name != "" && pod.uid != "" && pod.node != ""
 }

@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	testingclock "k8s.io/utils/clock/testing"
@@ -143,7 +144,7 @@ func cniToken(change ...func(*authenticationv1.UserInfo)) authenticationv1.UserI
 	user := authenticationv1.UserInfo{
 		Username: "system:serviceaccount:kube-system:whereabouts",
 		Extra: map[string]authenticationv1.ExtraValue{
-			podNameExtra: {"whereabouts-x"}, podUIDExtra: {"cni-uid"}, nodeNameExtra: {"node-a"}},
+			serviceaccount.PodNameKey: {"whereabouts-x"}, serviceaccount.PodUIDKey: {"cni-uid"}, serviceaccount.NodeNameKey: {"node-a"}},
 	}
 	for _, c := range change {
 		c(&user)
@@ -266,13 +267,13 @@ func TestTheTokenOfTheNodesDaemonSetPodIsTrusted(t *testing.T) {
 		allowed bool
 	}{
 		"the pod's own token":                        {user: cniToken(), allowed: true},
-		"a token that names no pod":                  {user: cniToken(withExtra(podNameExtra))},
-		"a token that names no pod UID":              {user: cniToken(withExtra(podUIDExtra))},
-		"a token that names no node":                 {user: cniToken(withExtra(nodeNameExtra))},
-		"a token with two names":                     {user: cniToken(withExtra(podNameExtra, "whereabouts-x", "other"))},
-		"a token of an earlier pod of the name":      {user: cniToken(withExtra(podUIDExtra, "earlier"))},
-		"a token of another node than the pod's":     {user: cniToken(withExtra(nodeNameExtra, "node-b"))},
-		"a pod that is gone":                         {user: cniToken(withExtra(podNameExtra, "gone"))},
+		"a token that names no pod":                  {user: cniToken(withExtra(serviceaccount.PodNameKey))},
+		"a token that names no pod UID":              {user: cniToken(withExtra(serviceaccount.PodUIDKey))},
+		"a token that names no node":                 {user: cniToken(withExtra(serviceaccount.NodeNameKey))},
+		"a token with two names":                     {user: cniToken(withExtra(serviceaccount.PodNameKey, "whereabouts-x", "other"))},
+		"a token of an earlier pod of the name":      {user: cniToken(withExtra(serviceaccount.PodUIDKey, "earlier"))},
+		"a token of another node than the pod's":     {user: cniToken(withExtra(serviceaccount.NodeNameKey, "node-b"))},
+		"a pod that is gone":                         {user: cniToken(withExtra(serviceaccount.PodNameKey, "gone"))},
 		"a ServiceAccount of another namespace":      {user: cniToken(func(u *authenticationv1.UserInfo) { u.Username = "system:serviceaccount:default:whereabouts" })},
 		"a user with the extra of a token":           {user: cniToken(func(u *authenticationv1.UserInfo) { u.Username = "another" })},
 		"a pod that no DaemonSet controls":           {user: cniToken(), objects: func(c *cluster) { c.objects[3].SetOwnerReferences(nil) }},
@@ -321,8 +322,8 @@ func TestADaemonSetPodIsProvenOnce(t *testing.T) {
 		t.Errorf("%d reads at first and %d then, expected those of the pod and of its DaemonSet to be left out", first, again)
 	}
 	for name, user := range map[string]authenticationv1.UserInfo{
-		"another pod UID": cniToken(withExtra(podUIDExtra, "another")),
-		"another node":    cniToken(withExtra(nodeNameExtra, "node-b")),
+		"another pod UID": cniToken(withExtra(serviceaccount.PodUIDKey, "another")),
+		"another node":    cniToken(withExtra(serviceaccount.NodeNameKey, "node-b")),
 		"another account": cniToken(func(u *authenticationv1.UserInfo) { u.Username = "system:serviceaccount:default:whereabouts" }),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/cel/environment"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -59,9 +60,6 @@ func matchConditions(spec *v1alpha1.NodeResourcePolicySpec) []admissionregistrat
 const maxOwners = 16
 
 const (
-	nodeNameExtra = "authentication.kubernetes.io/node-name"
-	nodeUIDExtra  = "authentication.kubernetes.io/node-uid"
-
 	isNotBeingDeleted = `request.operation == "CREATE" || !has(object.metadata.deletionTimestamp) || object.metadata.deletionTimestamp == null`
 	// keepsAFinalizer is false where the write removes an object that is being deleted. What is no list goes to the webhook.
 	keepsAFinalizer = "has(object.metadata.finalizers) && (type(object.metadata.finalizers) != list || size(object.metadata.finalizers) > 0)"
@@ -89,7 +87,7 @@ func notTheWriter(spec *v1alpha1.NodeResourcePolicySpec) string {
 && request.userInfo.extra[%[1]q].all(nodeName, request.userInfo.extra[%[2]q].all(nodeUID, nodeUID != ""
 && %[5]s.all(self, self != null
 && %[3]s
-&& %[4]s)))%[6]s)`, nodeNameExtra, nodeUIDExtra, carriesTheTokensUID(spec.NodeUID), namesTheTokensNode(spec.NodeName), both, andBringsNone)
+&& %[4]s)))%[6]s)`, serviceaccount.NodeNameKey, serviceaccount.NodeUIDKey, carriesTheTokensUID(spec.NodeUID), namesTheTokensNode(spec.NodeName), both, andBringsNone)
 }
 
 // bringsNone is false where only the object after the write carries a UID. Where one is required, both do.
