@@ -13,6 +13,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/eventlimit"
 )
 
 const (
@@ -69,7 +70,7 @@ func presentable(messages []string) []string {
 	}
 	presented := make([]string, 0, len(messages))
 	for _, message := range messages {
-		presented = append(presented, shorten(strings.Map(printable, "holdfast: "+message)))
+		presented = append(presented, eventlimit.Clip(strings.Map(printable, "holdfast: "+message), maxWarningBytes, "..."))
 	}
 	return presented
 }
@@ -79,13 +80,4 @@ func printable(r rune) rune {
 		return ' '
 	}
 	return r
-}
-
-// shorten cuts at a whole character.
-func shorten(s string) string {
-	if len(s) <= maxWarningBytes {
-		return s
-	}
-	const ellipsis = "..."
-	return strings.ToValidUTF8(s[:maxWarningBytes-len(ellipsis)], "") + ellipsis
 }

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/eventlimit"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/nodeidentity"
 	"github.com/holdfast-dev/holdfast/internal/served"
@@ -32,7 +33,7 @@ const AggregateLabel = "rbac.holdfast.dev/aggregate-to-node-resources"
 func (s *sweeper) sweptCondition(policy *v1alpha1.NodeResourcePolicy, status metav1.ConditionStatus, reason v1alpha1.Reason, message string) metav1.Condition {
 	conditions := slices.Clone(policy.Status.Conditions)
 	meta.SetStatusCondition(&conditions, metav1.Condition{
-		Type: v1alpha1.PolicySwept, Status: status, Reason: string(reason), Message: clipped(message, sweepMessageLength),
+		Type: v1alpha1.PolicySwept, Status: status, Reason: string(reason), Message: eventlimit.Clip(message, sweepMessageLength, "…"),
 		ObservedGeneration: policy.Generation, LastTransitionTime: metav1.NewTime(s.clock.Now()),
 	})
 	return *meta.FindStatusCondition(conditions, v1alpha1.PolicySwept)

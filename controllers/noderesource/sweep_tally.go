@@ -5,17 +5,18 @@ package noderesource
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/eventlimit"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/nodeidentity"
 )
 
+// The bounds of a status, with which it can always be stored: other clients write the texts that it repeats.
 const (
 	// sweepListed is how many objects, and how many conflicts, a status names.
 	sweepListed = 20
@@ -108,22 +109,13 @@ func (t *sweepTally) add(s *observed) {
 func staleObject(s *observed) v1alpha1.StaleObject {
 	finalizers := make([]string, 0, min(len(s.object.Finalizers), sweepFinalizers))
 	for _, finalizer := range s.object.Finalizers[:cap(finalizers)] {
-		finalizers = append(finalizers, clipped(finalizer, sweepNameLength))
+		finalizers = append(finalizers, eventlimit.Clip(finalizer, sweepNameLength, "…"))
 	}
 	return v1alpha1.StaleObject{
-		Namespace: s.object.Namespace, Name: s.object.Name, UID: s.object.UID, NodeName: clipped(s.object.NodeName, sweepNameLength),
-		FoundUID: types.UID(clipped(string(s.assessment.FoundUID), sweepUIDLength)), LiveUID: s.assessment.LiveUID, Reason: s.assessment.Reason,
+		Namespace: s.object.Namespace, Name: s.object.Name, UID: s.object.UID, NodeName: eventlimit.Clip(s.object.NodeName, sweepNameLength, "…"),
+		FoundUID: types.UID(eventlimit.Clip(string(s.assessment.FoundUID), sweepUIDLength, "…")), LiveUID: s.assessment.LiveUID, Reason: s.assessment.Reason,
 		Deleting: s.object.Deleting, Finalizers: finalizers,
 	}
-}
-
-// clipped cuts a text of another client to a length in bytes, so that the status can always be stored.
-func clipped(text string, length int) string {
-	if len(text) <= length {
-		return text
-	}
-	const ellipsis = "…"
-	return strings.ToValidUTF8(text[:length-len(ellipsis)], "") + ellipsis
 }
 
 // inOrder reports whether every object speaks for the live Node.
@@ -166,7 +158,7 @@ func (t *sweepTally) status(conflicts []nodeidentity.Conflict) *v1alpha1.SweepSt
 		status.AddressConflicts = append(status.AddressConflicts, v1alpha1.AddressConflict{
 			Addresses: []string{address(c.PrefixA), address(c.PrefixB)},
 			Objects:   []string{objectName(&c.A), objectName(&c.B)},
-			NodeNames: []string{clipped(c.A.NodeName, sweepNameLength), clipped(c.B.NodeName, sweepNameLength)},
+			NodeNames: []string{eventlimit.Clip(c.A.NodeName, sweepNameLength, "…"), eventlimit.Clip(c.B.NodeName, sweepNameLength, "…")},
 		})
 	}
 	return status

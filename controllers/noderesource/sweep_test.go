@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/eventlimit"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/nodeidentity"
 )
@@ -212,7 +213,7 @@ func TestAStatusHasRoomForLongTextsOfOthers(t *testing.T) {
 	if err != nil || len(encoded) > 100<<10 {
 		t.Errorf("the status is %d bytes long, %v", len(encoded), err)
 	}
-	if got := clipped("short", 5); got != "short" {
+	if got := eventlimit.Clip("short", 5, "…"); got != "short" {
 		t.Errorf("clipped %q, expected it as it was", got)
 	}
 }

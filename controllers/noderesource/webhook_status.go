@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/eventlimit"
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
 )
 
@@ -35,7 +36,7 @@ func (pass *webhookPass) conditions(p *webhookPolicy) (_ []metav1.Condition, cha
 	set := func(condition metav1.Condition) {
 		condition.ObservedGeneration = p.object.Generation
 		condition.LastTransitionTime = metav1.NewTime(pass.now)
-		condition.Message = clipped(condition.Message, webhookMessageMax)
+		condition.Message = eventlimit.Clip(condition.Message, webhookMessageMax, "…")
 		meta.SetStatusCondition(&are, condition)
 	}
 	if p.accepted != nil {

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/eventlimit"
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
 )
 
@@ -438,7 +439,7 @@ func TestWhenToLookAgain(t *testing.T) {
 
 func TestALongMessageIsCutBetweenCharacters(t *testing.T) {
 	for _, text := range []string{strings.Repeat("x", 10000), strings.Repeat("ü", 5000), strings.Repeat("…", 5000)} {
-		got := clipped(text, webhookMessageMax)
+		got := eventlimit.Clip(text, webhookMessageMax, "…")
 		if len(got) > webhookMessageMax || len(got) < webhookMessageMax-8 || !strings.HasSuffix(got, "…") || strings.ContainsRune(got, '\uFFFD') {
 			t.Errorf("%q… became %d bytes ending in %q", text[:6], len(got), got[len(got)-9:])
 		}

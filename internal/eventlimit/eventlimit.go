@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package eventlimit bounds events: how many there are, and how long their notes are.
+// Package eventlimit bounds how many events there are, and how long their notes and other texts are.
 package eventlimit
 
 import (
@@ -73,4 +73,12 @@ func Cut(text string, longest int) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:longest], "")
+}
+
+// Clip is the text, no longer than that many bytes, with an ellipsis where it was cut.
+func Clip(text string, longest int, ellipsis string) string {
+	if len(text) <= longest {
+		return text
+	}
+	return Cut(text, longest-len(ellipsis)) + ellipsis
 }
