@@ -63,7 +63,7 @@ func claims(objects []Holding) []claim {
 			continue
 		}
 		for _, prefix := range objects[i].Prefixes {
-			if prefix = normal(prefix); prefix.IsValid() {
+			if prefix = Normal(prefix); prefix.IsValid() {
 				all = append(all, claim{prefix: prefix, object: i})
 			}
 		}
@@ -91,8 +91,8 @@ func sweep(sorted []claim, yield func(outer, inner claim) bool) {
 	}
 }
 
-// normal is the prefix masked, and an IPv4-mapped one as IPv4, so that one address has one form.
-func normal(p netip.Prefix) netip.Prefix {
+// Normal is the prefix masked, and an IPv4-mapped one as IPv4, so that one address has one form.
+func Normal(p netip.Prefix) netip.Prefix {
 	if p.Addr().Is4In6() && p.Bits() >= mappedBits {
 		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-mappedBits)
 	}

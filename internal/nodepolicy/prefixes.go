@@ -13,6 +13,8 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/holdfast-dev/holdfast/internal/nodeidentity"
 )
 
 // Prefixes reads the addresses that the object holds as prefixes, without duplicates. Null, the empty string and a field that the object lacks are
@@ -87,7 +89,6 @@ func (r *prefixReader) add(text string) {
 
 // parsePrefix reads an address or a prefix in one canonical form: without host bits, and an IPv4-mapped IPv6 address as IPv4.
 func parsePrefix(text string) (netip.Prefix, error) {
-	const mappedBits = 96
 	if !strings.Contains(text, "/") {
 		addr, err := netip.ParseAddr(text)
 		if err != nil {
@@ -96,15 +97,11 @@ func parsePrefix(text string) (netip.Prefix, error) {
 		if addr.Zone() != "" {
 			return netip.Prefix{}, errors.New("an address with a zone means something on one machine only")
 		}
-		addr = addr.Unmap()
-		return netip.PrefixFrom(addr, addr.BitLen()), nil
+		return nodeidentity.Normal(netip.PrefixFrom(addr, addr.BitLen())), nil
 	}
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil {
 		return netip.Prefix{}, err
 	}
-	if prefix.Addr().Is4In6() && prefix.Bits() >= mappedBits {
-		prefix = netip.PrefixFrom(prefix.Addr().Unmap(), prefix.Bits()-mappedBits)
-	}
-	return prefix.Masked(), nil
+	return nodeidentity.Normal(prefix), nil
 }
