@@ -22,11 +22,6 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/reportpolicy"
 )
 
-// NotFoundError is returned where there is neither a pod nor a record of that name.
-type NotFoundError struct{ What, Hint string }
-
-func (e *NotFoundError) Error() string { return fmt.Sprintf("there is no %s; %s", e.What, e.Hint) }
-
 // shared is what is the same for all UIDs of a report, read once.
 type shared struct {
 	configuration *Configuration
@@ -48,8 +43,8 @@ func (c *Cluster) ExplainPod(ctx context.Context, ref ipam.PodRef) ([]*explain.F
 		return nil, err
 	}
 	if pod == nil && len(records) == 0 {
-		return nil, &NotFoundError{"pod " + ref.String() + ", and no record of an earlier one",
-			"a pod that is gone has a record only while an address of it is held; name its UID or the record if you know one (kubectl get ipa)"}
+		return nil, fmt.Errorf("there is no pod %s, and no record of an earlier one; "+
+			"a pod that is gone has a record only while an address of it is held; name its UID or the record if you know one (kubectl get ipa)", ref)
 	}
 	s, err := c.share(ctx)
 	if err != nil {
@@ -75,13 +70,13 @@ func (c *Cluster) ExplainRecord(ctx context.Context, name string) (*explain.Fact
 		found, err = c.recordByPrefix(ctx, name, &record)
 	}
 	if isNotServed(err) {
-		return nil, &NotFoundError{"IPAllocation " + name, inspect.NoHoldfast + ", so that there are no records; name a pod that still exists as pod/NAME"}
+		return nil, fmt.Errorf("there is no IPAllocation %s; %s, so that there are no records; name a pod that still exists as pod/NAME", name, inspect.NoHoldfast)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if !found {
-		return nil, &NotFoundError{"IPAllocation " + name, "nothing of that UID is held; name a pod that still exists as pod/NAME"}
+		return nil, fmt.Errorf("there is no IPAllocation %s; nothing of that UID is held; name a pod that still exists as pod/NAME", name)
 	}
 	s, err := c.share(ctx)
 	if err != nil {
