@@ -146,7 +146,6 @@ func TestExitCodes(t *testing.T) {
 	}{
 		"a time-out":              {&nodewait.TimeoutError{After: time.Minute, State: "there is no Node n", Advice: "Look."}, 3, "error: gave up after 1m0s: there is no Node n\nLook.\n"},
 		"a signal, quietly":       {fmt.Errorf("x: %w", nodewait.ErrStopped), 4, ""},
-		"a mistake":               {&nodewait.UsageError{Message: "no"}, 1, "error: no\n"},
 		"an error of the manager": {errors.New("no"), 1, "error: no\n"},
 	}
 	for name, tc := range cases {

@@ -72,11 +72,6 @@ type Options struct {
 	Out, Err io.Writer
 }
 
-// UsageError is a mistake in the options.
-type UsageError struct{ Message string }
-
-func (e *UsageError) Error() string { return e.Message }
-
 // TimeoutError is what was still missing at the time-out.
 type TimeoutError struct {
 	// After is the time-out.

@@ -93,7 +93,7 @@ func (w *waiter) locate(ctx context.Context, r rule) (target, error) {
 	}
 	t := target{Resource: w.found, namespace: w.Namespace, name: w.Name}
 	if !t.Namespaced && t.namespace != "" {
-		return t, &UsageError{fmt.Sprintf("--namespace is %s, but %s are cluster-scoped: leave it out", t.namespace, t.GroupResource())}
+		return t, fmt.Errorf("--namespace is %s, but %s are cluster-scoped: leave it out", t.namespace, t.GroupResource())
 	}
 	if t.name == "" && r.NamedByMetadata() {
 		t.name = w.Node

@@ -52,7 +52,7 @@ type waiter struct {
 }
 
 // Until waits until what the agent of a node will read speaks for the live Node. It returns nil when it is ready, a
-// *UsageError for a mistake in the options, a *TimeoutError, or ErrStopped.
+// *TimeoutError, or ErrStopped. Any other error is a mistake in the options.
 func Until(ctx context.Context, o Options) error {
 	w := newWaiter(o)
 	if err := w.readOptions(); err != nil {
@@ -107,7 +107,7 @@ func (w *waiter) readOptions() error {
 	policy.Name = "command-line"
 	compiled, err := nodepolicy.Compile(policy)
 	if err != nil {
-		return &UsageError{fmt.Sprintf("%s cannot be waited for: %s", w.Resource.GroupResource(), err)}
+		return fmt.Errorf("%s cannot be waited for: %w", w.Resource.GroupResource(), err)
 	}
 	w.rule = rule{Compiled: compiled, key: policy.Name}
 	return nil
