@@ -88,7 +88,7 @@ func (o *runOptions) serve(ctx context.Context, restConfig *rest.Config, c *conf
 		return err
 	}
 	if err := errors.Join(mgr.AddHealthzCheck("rounds", node.Healthz), mgr.AddReadyzCheck("answers", node.Readyz), mgr.Add(node),
-		addStores(mgr, c, o.nodeName, node, audited, direct, logger)); err != nil {
+		addStores(mgr, c, o.nodeName, node.Self, audited, direct, logger)); err != nil {
 		return fmt.Errorf("adding the agent's probes: %w", err)
 	}
 	return mgr.Start(ctx)

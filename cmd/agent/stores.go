@@ -19,17 +19,13 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/sandbox"
 )
 
-// responder says in which pod the agent runs and for which Node it may respond.
-type responder interface {
-	Self() (podUID, nodeUID types.UID)
-}
-
 // addStores adds the audit of the node's own IPAM stores to the manager, where one is configured.
-func addStores(mgr manager.Manager, c *configv1alpha1.AgentConfiguration, nodeName string, node responder, runtime sandbox.Lister, events client.Writer, log logr.Logger) error {
+func addStores(mgr manager.Manager, c *configv1alpha1.AgentConfiguration, nodeName string, self func() (podUID, nodeUID types.UID),
+	runtime sandbox.Lister, events client.Writer, log logr.Logger) error {
 	if !c.Stores.Configured() {
 		return nil
 	}
-	o := stores.Options{NodeName: nodeName, Reclaimers: map[string]stores.Reclaimer{}, Lister: runtime, Self: node.Self, Events: events,
+	o := stores.Options{NodeName: nodeName, Reclaimers: map[string]stores.Reclaimer{}, Lister: runtime, Self: self, Events: events,
 		Interval: c.Stores.Interval.Duration, Settings: handshake.Settings{SandboxCreationMax: c.Delays.SandboxCreationMax.Duration}, Log: log.WithName("stores")}
 	local := &c.Stores.HostLocal
 	for _, dir := range local.DataDirs {
