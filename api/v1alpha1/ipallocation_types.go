@@ -289,9 +289,12 @@ const (
 // IsInUse reports whether the pod uses its addresses, as far as is known.
 func (s AllocationState) IsInUse() bool { return s == "" || s == StateInUse }
 
+// IsOrphan reports whether the record is of addresses without a known owner; false for nil.
+func (r *IPAllocation) IsOrphan() bool { return r != nil && strings.HasPrefix(r.Name, OrphanPrefix) }
+
 // RecordState is the state of a record. One of an orphan has none of its own while it waits as every orphan does.
 func (r *IPAllocation) RecordState() AllocationState {
-	if r.Status.State.IsInUse() && strings.HasPrefix(r.Name, OrphanPrefix) {
+	if r.Status.State.IsInUse() && r.IsOrphan() {
 		return StateOrphaned
 	}
 	return cmp.Or(r.Status.State, StateInUse)

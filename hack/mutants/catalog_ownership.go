@@ -269,8 +269,8 @@ var ownershipMutants = []mutant{
 	{
 		rule: "I1: the CNI DEL of an orphan is deferred",
 		file: "internal/releaseguard/cnidelete.go",
-		old:  `!= v1alpha1.SandboxesSeenAll && (isOrphan(record) || !c.First) {`,
-		new:  `!= v1alpha1.SandboxesSeenAll && !isOrphan(record) && !c.First {`, by: []string{"./internal/releaseguard"},
+		old:  `!= v1alpha1.SandboxesSeenAll && (record.IsOrphan() || !c.First) {`,
+		new:  `!= v1alpha1.SandboxesSeenAll && !record.IsOrphan() && !c.First {`, by: []string{"./internal/releaseguard"},
 	},
 	{
 		rule: "I10: the pod's record that a sandbox was disowned from does not end the orphan's",

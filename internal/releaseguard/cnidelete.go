@@ -3,8 +3,6 @@
 package releaseguard
 
 import (
-	"strings"
-
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -84,14 +82,10 @@ func entryNodes(w *Write, c *Case) ([]string, check) {
 	return sets.List(names), check{verdict: yes}
 }
 
-func isOrphan(record *v1alpha1.IPAllocation) bool {
-	return strings.HasPrefix(record.Name, v1alpha1.OrphanPrefix)
-}
-
 // orphanWithoutAgents reports whether nothing shows on which node the sandbox of an orphan is: whereabouts' pod control loop removes entries by podref, under
 // the token of CNI DEL, and no agent is queried (docs/decisions/0316).
 func orphanWithoutAgents(w *Write, c *Case, record *v1alpha1.IPAllocation) bool {
-	return !w.Agents && isOrphan(record) && ownership.KindOf(c.SandboxID) == ownership.KindSandbox
+	return !w.Agents && record.IsOrphan() && ownership.KindOf(c.SandboxID) == ownership.KindSandbox
 }
 
 func writesFrom(w *Write, node string) check {
@@ -150,7 +144,7 @@ func isDeleting(w *Write, c *Case) check {
 		return conclude(no, "", shared+"%s is not", c.PodRef)
 	}
 	for _, record := range w.holders(c) {
-		if !isOrphan(record) && record.Name != string(pod.UID) {
+		if !record.IsOrphan() && record.Name != string(pod.UID) {
 			return conclude(no, "", shared+"the entry is that of another pod of this name, UID %s", record.Name)
 		}
 	}
@@ -165,10 +159,10 @@ func allSeen(w *Write, c *Case) check {
 	}
 	recorded := false
 	for _, record := range w.holders(c) {
-		if isOrphan(record) && ownership.KindOf(c.SandboxID) != ownership.KindSandbox {
+		if record.IsOrphan() && ownership.KindOf(c.SandboxID) != ownership.KindSandbox {
 			continue // no node is queried about it, and CNI DEL alone ends it
 		}
-		if record.Spec.SandboxesSeen != v1alpha1.SandboxesSeenAll && (isOrphan(record) || !c.First) {
+		if record.Spec.SandboxesSeen != v1alpha1.SandboxesSeenAll && (record.IsOrphan() || !c.First) {
 			return check{verdict: no}
 		}
 		recorded = true

@@ -124,7 +124,7 @@ func (f *Facts) poolEvidence(entries []held) []Evidence {
 	switch {
 	case !f.Entries.IsKnown():
 		return []Evidence{{"entries in the pools", unknown, f.Entries.Why(), "IPPools"}}
-	case len(entries) == 0 && !isOrphan(f.Record):
+	case len(entries) == 0 && !f.Record.IsOrphan():
 		return []Evidence{{"entries in the pools", absent, "", "every IPPool"}}
 	}
 	var rows []Evidence

@@ -10,7 +10,6 @@ package explain
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -118,11 +117,6 @@ func (f *Facts) heldRead() release.Fact[struct{}] {
 // queries are those about the record.
 func (f *Facts) queries() facts.Queries { return facts.QueriesIn(f.GuardedNodes, string(f.UID)) }
 
-// isOrphan reports whether the record is of addresses without a known owner.
-func isOrphan(record *v1alpha1.IPAllocation) bool {
-	return record != nil && strings.HasPrefix(record.Name, v1alpha1.OrphanPrefix)
-}
-
 // entries are those that belong to the UID, and those under the name of the pod that no UID can be shown to own.
 type entries struct {
 	held    []held
@@ -178,7 +172,7 @@ func (f *Facts) recordedElsewhere(sandbox string) []ownership.Candidate {
 	var others []ownership.Candidate
 	for i := range f.Records.Get() {
 		r := &f.Records.Get()[i]
-		if r.Spec.PodNamespace == f.Ref.Namespace && r.Spec.PodName == f.Ref.Name || isOrphan(r) {
+		if r.Spec.PodNamespace == f.Ref.Namespace && r.Spec.PodName == f.Ref.Name || r.IsOrphan() {
 			continue
 		}
 		if slices.ContainsFunc(r.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool { return s.ID == sandbox }) {
@@ -196,7 +190,7 @@ func (f *Facts) candidates() []ownership.Candidate {
 	sameName := f.SameName
 	for i := range f.Records.Get() {
 		r := &f.Records.Get()[i]
-		if isOrphan(r) || r.Spec.PodNamespace != f.Ref.Namespace || r.Spec.PodName != f.Ref.Name {
+		if r.IsOrphan() || r.Spec.PodNamespace != f.Ref.Namespace || r.Spec.PodName != f.Ref.Name {
 			continue
 		}
 		var pod *corev1.Pod

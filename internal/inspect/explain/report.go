@@ -118,7 +118,7 @@ func Explain(f *Facts, now time.Time) *Explanation {
 			e.Since = inspect.At(release.DeletionRequested(pod))
 		}
 	}
-	if isOrphan(f.Record) {
+	if f.Record.IsOrphan() {
 		return e.ofOrphan(f)
 	}
 	entries := f.entries()
