@@ -255,12 +255,12 @@ func (r *Reconciler) rivalOf(ctx context.Context, v *view) release.Fact[string] 
 	}
 	for i := range v.entries {
 		e := &v.entries[i]
-		others, err := r.owners.Rivals(ctx, types.UID(v.record.Name), e.Key)
+		others, err := r.owners.Rivals(ctx, v.record.Name, e.Key)
 		switch {
 		case err != nil:
 			return release.Unknown[string](err.Error())
 		case len(others) > 0:
-			return release.Known(string(others[0]))
+			return release.Known(others[0])
 		}
 	}
 	return release.Absent[string]()

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -44,7 +43,7 @@ func (r *Reconciler) rememberAddress(ctx context.Context, v *view, snapshot read
 		v.stale = true
 		return nil
 	}
-	others, err := r.owners.Rivals(ctx, v.uid, key)
+	others, err := r.owners.Rivals(ctx, string(v.uid), key)
 	if err != nil {
 		return err
 	}
@@ -143,20 +142,20 @@ func (r *Reconciler) markConflicts(ctx context.Context, v *view) error {
 		if held.Superseded || held.Conflict {
 			continue
 		}
-		others, err := r.owners.Rivals(ctx, v.uid, held.Key)
+		others, err := r.owners.Rivals(ctx, string(v.uid), held.Key)
 		if err != nil {
 			return err
 		}
 		held.Conflict = len(others) > 0 || facts.ShowsAddress(v.sameName, held.Key)
-		held.Quiet = held.Conflict && !slices.ContainsFunc(others, func(uid types.UID) bool { return !r.leaving(ctx, uid) })
+		held.Quiet = held.Conflict && !slices.ContainsFunc(others, func(uid string) bool { return !r.leaving(ctx, uid) })
 	}
 	return nil
 }
 
 // leaving says whether the pod of that UID is within its grace period, or has just ended. Its DEL may have run already, and another pod may have its
 // address: that is normal in a rolling update and between Jobs, and not reported.
-func (r *Reconciler) leaving(ctx context.Context, uid types.UID) bool {
-	pods, err := index.Pods(ctx, r.client, index.PodUID, string(uid))
+func (r *Reconciler) leaving(ctx context.Context, uid string) bool {
+	pods, err := index.Pods(ctx, r.client, index.PodUID, uid)
 	if err != nil || len(pods) != 1 {
 		return false
 	}

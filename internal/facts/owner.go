@@ -28,6 +28,48 @@ func Candidate(uid types.UID, pod *corev1.Pod, record *v1alpha1.IPAllocation) ow
 	return candidate
 }
 
+// NewCandidate makes the candidate of a UID: Candidate, with what the caller observed of it.
+type NewCandidate func(uid types.UID, pod *corev1.Pod, record *v1alpha1.IPAllocation) ownership.Candidate
+
+// Candidates are the UIDs of a pod name that an entry might belong to: the one that is asked for, those of other records, and the pod of another
+// UID that has the name now; nil if there is none.
+func Candidates(records []v1alpha1.IPAllocation, ref ipam.PodRef, of ownership.Candidate, sameName *corev1.Pod, candidate NewCandidate) []ownership.Candidate {
+	candidates := []ownership.Candidate{of}
+	for i := range records {
+		r := &records[i]
+		if r.Name == string(of.UID) || r.IsOrphan() || !isNamed(r, ref) {
+			continue
+		}
+		var pod *corev1.Pod
+		if sameName != nil && string(sameName.UID) == r.Name {
+			pod, sameName = sameName, nil
+		}
+		candidates = append(candidates, candidate(types.UID(r.Name), pod, r))
+	}
+	if sameName != nil {
+		candidates = append(candidates, candidate(sameName.UID, sameName, nil))
+	}
+	return candidates
+}
+
+// Elsewhere are the UIDs of other pod names whose records have the sandbox of an entry. whereabouts changes an entry's sandbox ID
+// unjudged, so the ID may be that of another pod's sandbox; it stays that pod's.
+func Elsewhere(records []v1alpha1.IPAllocation, ref ipam.PodRef, sandbox string, candidate NewCandidate) []ownership.Candidate {
+	var others []ownership.Candidate
+	for i := range records {
+		r := &records[i]
+		has := slices.ContainsFunc(r.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool { return s.ID == sandbox })
+		if has && !r.IsOrphan() && !isNamed(r, ref) {
+			others = append(others, candidate(types.UID(r.Name), nil, r))
+		}
+	}
+	return others
+}
+
+func isNamed(record *v1alpha1.IPAllocation, ref ipam.PodRef) bool {
+	return ipam.PodRef{Namespace: record.Spec.PodNamespace, Name: record.Spec.PodName} == ref
+}
+
 // Attribute says whether an entry belongs to a UID of the pod ref, and by which evidence.
 func Attribute(uid types.UID, ref ipam.PodRef, record *v1alpha1.IPAllocation, entry *ipam.Entry, candidates []ownership.Candidate) (held Held, ours bool) {
 	held = Held{Entry: *entry}
@@ -80,4 +122,15 @@ func Holds(record *v1alpha1.IPAllocation, key ipam.Key) bool {
 	return slices.ContainsFunc(record.Spec.Addresses, func(a v1alpha1.AddressRecord) bool {
 		return a.Backend == key.Backend && a.Pool == key.Pool && a.IP == key.IP.String() && a.SandboxID != key.SandboxID
 	})
+}
+
+// Rivals are the names of the other records that hold an address for another sandbox.
+func Rivals(records []v1alpha1.IPAllocation, own string, key ipam.Key) []string {
+	var others []string
+	for i := range records {
+		if records[i].Name != own && Holds(&records[i], key) {
+			others = append(others, records[i].Name)
+		}
+	}
+	return others
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/nodelife"
-	"github.com/holdfast-dev/holdfast/internal/ownership"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/reportpolicy"
 )
@@ -131,14 +130,17 @@ type held struct {
 
 // entries attributes the entries of every pool, and adds the recorded addresses that another sandbox has by now.
 func (f *Facts) entries() entries {
-	pools := f.Entries.Get().Entries
-	candidates := f.candidates()
+	pools, records := f.Entries.Get().Entries, f.Records.Get()
+	own := facts.Candidate(f.UID, f.pod(), f.Record) // no ADD was observed, because nothing was watched
+	own.ShownAlive = own.Shown                       // only the manager has watched what it showed before it terminated
+	candidates := facts.Candidates(records, f.Ref, own, f.SameName, facts.Candidate)
 	var e entries
 	for i := range pools {
-		h, ours := facts.Attribute(f.UID, f.Ref, f.Record, &pools[i], append(f.recordedElsewhere(pools[i].SandboxID), candidates...))
+		elsewhere := facts.Elsewhere(records, f.Ref, pools[i].SandboxID, facts.Candidate)
+		h, ours := facts.Attribute(f.UID, f.Ref, f.Record, &pools[i], append(elsewhere, candidates...))
 		switch {
 		case ours:
-			rivals := f.rivals(h.Key)
+			rivals := facts.Rivals(records, string(f.UID), h.Key)
 			h.Conflict = len(rivals) > 0 || facts.ShowsAddress(f.SameName, h.Key)
 			e.held = append(e.held, held{h, rivals})
 		case facts.IsUnowned(f.pod(), f.SameName, f.Ref, &h):
@@ -158,60 +160,10 @@ func (f *Facts) entries() entries {
 		if at := slices.IndexFunc(pools, func(e ipam.Entry) bool { return facts.Same(e.Key, key) }); at >= 0 {
 			stands = &pools[at]
 		}
-		rivals := f.rivals(key)
+		rivals := facts.Rivals(records, string(f.UID), key)
 		if h, remembered := f.read(e).Missing(address, key, stands, len(rivals) > 0, false); remembered {
 			e.held = append(e.held, held{h, rivals})
 		}
 	}
 	return e
-}
-
-// recordedElsewhere are the UIDs of other pod names whose records have a sandbox. An entry's ID can be changed unjudged; the sandbox
-// stays that pod's.
-func (f *Facts) recordedElsewhere(sandbox string) []ownership.Candidate {
-	var others []ownership.Candidate
-	for i := range f.Records.Get() {
-		r := &f.Records.Get()[i]
-		if r.Spec.PodNamespace == f.Ref.Namespace && r.Spec.PodName == f.Ref.Name || r.IsOrphan() {
-			continue
-		}
-		if slices.ContainsFunc(r.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool { return s.ID == sandbox }) {
-			others = append(others, facts.Candidate(types.UID(r.Name), nil, r))
-		}
-	}
-	return others
-}
-
-// candidates are the UIDs of this pod name that an entry might belong to. No ADD was observed, because nothing was watched.
-func (f *Facts) candidates() []ownership.Candidate {
-	own := facts.Candidate(f.UID, f.pod(), f.Record)
-	own.ShownAlive = own.Shown // only the manager has watched what it showed before it terminated
-	all := []ownership.Candidate{own}
-	sameName := f.SameName
-	for i := range f.Records.Get() {
-		r := &f.Records.Get()[i]
-		if r.IsOrphan() || r.Spec.PodNamespace != f.Ref.Namespace || r.Spec.PodName != f.Ref.Name {
-			continue
-		}
-		var pod *corev1.Pod
-		if sameName != nil && string(sameName.UID) == r.Name {
-			pod, sameName = sameName, nil
-		}
-		all = append(all, facts.Candidate(types.UID(r.Name), pod, r))
-	}
-	if sameName != nil {
-		all = append(all, facts.Candidate(sameName.UID, sameName, nil))
-	}
-	return all
-}
-
-// rivals are the other records that hold an address for another sandbox.
-func (f *Facts) rivals(key ipam.Key) []string {
-	var others []string
-	for i := range f.Records.Get() {
-		if r := &f.Records.Get()[i]; r.Name != string(f.UID) && facts.Holds(r, key) {
-			others = append(others, r.Name)
-		}
-	}
-	return others
 }
