@@ -25,7 +25,6 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/witness"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
-	"github.com/holdfast-dev/holdfast/internal/nodelife"
 	"github.com/holdfast-dev/holdfast/internal/protection"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
@@ -81,8 +80,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 	routes := &router{client: mgr.GetClient(), backends: o.Backends, recorder: mgr.GetEventRecorder("holdfast")}
 	wanted := queries.NewWanted()
 	nodes, err := node.Setup(mgr, o.Clock, node.Options{
-		Settings:  nodelife.Settings{NodeGoneDelay: o.Settings.NodeGoneDelay, HoldGoneNodes: o.Settings.HoldGoneNodes},
-		Namespace: o.ManagerNamespace, LastRetry: o.LastRetry, Watches: o.NodeWatches, Kubelet: observer.Kubelet,
+		Settings: o.Settings, Namespace: o.ManagerNamespace, LastRetry: o.LastRetry, Watches: o.NodeWatches, Kubelet: observer.Kubelet,
 		SimulatedQueues: o.SimulatedQueues, Queries: wanted, Evidence: o.Evidence,
 	})
 	if err != nil {

@@ -110,7 +110,7 @@ func lease(now time.Time) *coordinationv1.Lease {
 
 // observing is a reconciler that has observed Nodes for two hours.
 func observing(cache, truth client.Client, clk clock.PassiveClock, kubelet nodelife.Kubelet) *reconciler {
-	r := newReconciler(deleting{cache, truth}, listing{truth}, clk, Options{Settings: nodelife.Settings{NodeGoneDelay: delay},
+	r := newReconciler(deleting{cache, truth}, listing{truth}, clk, Options{Settings: release.Settings{NodeGoneDelay: delay},
 		Watches: &Watches{notes: notes{version: listVersion}}, Namespace: namespace,
 		Kubelet: func(context.Context, string, time.Time) (nodelife.Kubelet, error) { return kubelet, nil }})
 	r.acquired, r.complete = clk.Now().Add(-2*time.Hour), clk.Now()

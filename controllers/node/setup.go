@@ -55,7 +55,7 @@ const (
 
 // Options configure the controller.
 type Options struct {
-	Settings nodelife.Settings
+	Settings release.Settings
 	// Namespace is the namespace of the manager, for the Lease.
 	Namespace string
 	// LastRetry is the longest back-off after a failure.

@@ -139,7 +139,7 @@ func (w *world) start() {
 	if err := index.Setup(ctx, mgr.GetCache()); err != nil {
 		w.Fatal(err)
 	}
-	if w.lifecycle, err = Setup(mgr, clock.RealClock{}, Options{Settings: nodelife.Settings{NodeGoneDelay: delay, HoldGoneNodes: w.hold}, Namespace: namespace, LastRetry: 30 * time.Second,
+	if w.lifecycle, err = Setup(mgr, clock.RealClock{}, Options{Settings: release.Settings{NodeGoneDelay: delay, HoldGoneNodes: w.hold}, Namespace: namespace, LastRetry: 30 * time.Second,
 		Watches: watches, Kubelet: w.kubelet, Queries: w.queries, Evidence: cmp.Or(w.evidence, release.EvidenceAgent)}); err != nil {
 		w.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func newMachines(cache, live client.Client, clk clock.PassiveClock) *machinesOfT
 }
 
 func (m *machinesOfTest) observe(ctx context.Context, from client.Client) (*nodelife.Lifecycle, error) {
-	settings, now := nodelife.Settings{NodeGoneDelay: onepod.NodeGoneDelay}, m.clock.Now()
+	settings, now := release.Settings{NodeGoneDelay: onepod.NodeGoneDelay}, m.clock.Now()
 	l := &nodelife.Lifecycle{Settings: settings, Acquired: m.acquired, Kubelets: map[string]nodelife.Kubelet{}}
 	var nodes corev1.NodeList
 	if err := from.List(ctx, &nodes); err != nil {

@@ -156,16 +156,11 @@ func (r *Reconciler) namePod(ctx context.Context, v *view) error {
 
 func (r *Reconciler) baseFacts(v *view, owned bool, seen *reports) orphan.Facts {
 	facts := orphan.Facts{Evidence: r.options.Evidence, Owner: ownership.KindOf(string(v.id)), Owned: owned, Record: release.Absent[orphan.Record](), Query: seen.queries[v.id],
-		HasCapacity: len(seen.queries) < r.options.MaxQueries, Nodes: seen.nodes, Settings: r.orphanSettings()}
+		HasCapacity: len(seen.queries) < r.options.MaxQueries, Nodes: seen.nodes, Settings: r.options.Settings}
 	if v.record != nil {
 		facts.Record = release.Known(orphan.Record{})
 	}
 	return facts
-}
-
-func (r *Reconciler) orphanSettings() orphan.Settings {
-	s := r.options.Settings
-	return orphan.Settings{ReleaseDelay: s.ReleaseDelay, NodeGoneDelay: s.NodeGoneDelay, HoldGoneNodes: s.HoldGoneNodes}
 }
 
 // entriesFact gives the entries in the pools. Without pools they are from the cache, in which a missing entry is no evidence.

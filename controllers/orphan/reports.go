@@ -129,7 +129,7 @@ func (k *reclaimer) countMissing(of *reports) {
 	}
 	missing, nodes := 0, of.nodes.Get()
 	for i := range nodes {
-		if oldest.Epoch != 0 && !orphan.StateOf(&nodes[i], oldest, k.orphans.orphanSettings(), k.orphans.clock.Now()).ProvesAbsence() {
+		if oldest.Epoch != 0 && !orphan.StateOf(&nodes[i], oldest, k.orphans.options.Settings, k.orphans.clock.Now()).ProvesAbsence() {
 			missing++
 		}
 	}

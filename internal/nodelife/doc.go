@@ -15,13 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Settings are configuration.
-type Settings struct {
-	NodeGoneDelay time.Duration
-	// HoldGoneNodes: the deletion of a Node object is no proof.
-	HoldGoneNodes bool
-}
-
 // RoundUp rounds a time up to whole seconds, so that a persisted time never shortens a delay.
 func RoundUp(t time.Time) metav1.Time {
 	if whole := t.Truncate(time.Second); !whole.Equal(t) {

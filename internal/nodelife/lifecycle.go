@@ -24,7 +24,7 @@ const (
 
 // Lifecycle is the state of machines at one moment.
 type Lifecycle struct {
-	Settings Settings
+	Settings release.Settings
 	// Objects are the GuardedNodes with one of the machines, or all.
 	Objects []v1alpha1.GuardedNode
 	// Nodes are those that may report one of the machines, or all.

@@ -15,7 +15,7 @@ import (
 // Reporter finds the live Node of a machine that was seen as a Node of that name. If only the boot of the machine is known, it is the Node of its name in
 // that boot; if nothing is known, the Node of its UID. A resembling Node may be a clone: it counts as the machine once it has been registered for the
 // delay, as the only Node with the IDs (docs/decisions/0127).
-func Reporter(machine v1alpha1.NodeIdentity, name string, live []release.Node, s Settings, now time.Time) (release.Node, bool) {
+func Reporter(machine v1alpha1.NodeIdentity, name string, live []release.Node, s release.Settings, now time.Time) (release.Node, bool) {
 	hasHardware := machine.MachineID != "" || machine.SystemUUID != ""
 	at := slices.IndexFunc(live, func(n release.Node) bool {
 		relation := release.Compare(release.MachineOf(machine), n.Machine)

@@ -34,7 +34,7 @@ type Observation struct {
 	Kubelet release.Fact[Kubelet]
 	// Unwatched: the signs of the kubelet were not read for so long that it may have written unseen.
 	Unwatched bool
-	Settings  Settings
+	Settings  release.Settings
 }
 
 // Keys are the lookup keys of the Nodes that may report one of the machines.

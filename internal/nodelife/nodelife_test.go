@@ -21,7 +21,7 @@ var (
 	rounded  = metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 1, 0, time.UTC))
 	first    = metav1.NewTime(now.Add(-24 * time.Hour).Truncate(time.Second))
 	long     = metav1.NewTime(now.Add(-time.Hour).Truncate(time.Second))
-	settings = nodelife.Settings{NodeGoneDelay: 5 * time.Minute}
+	settings = release.Settings{NodeGoneDelay: 5 * time.Minute}
 )
 
 // machine is the machine of a letter in its first boot.

@@ -19,8 +19,8 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 const epoch int64 = 1000
 
-func settings() Settings {
-	return Settings{ReleaseDelay: 3 * time.Minute, NodeGoneDelay: 5 * time.Minute}
+func settings() release.Settings {
+	return release.Settings{ReleaseDelay: 3 * time.Minute, NodeGoneDelay: 5 * time.Minute}
 }
 
 func live(name string) release.Node {
@@ -205,7 +205,7 @@ func TestStateOf(t *testing.T) {
 	}
 	cases := map[string]struct {
 		node     Node
-		settings Settings
+		settings release.Settings
 		want     NodeState
 	}{
 		"acknowledged":                                {node: acknowledging("a"), want: Acknowledged},
@@ -233,7 +233,7 @@ func TestStateOf(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if tc.settings == (Settings{}) {
+			if tc.settings == (release.Settings{}) {
 				tc.settings = settings()
 			}
 			if got := StateOf(&tc.node, query, tc.settings, now); got != tc.want {

@@ -38,14 +38,7 @@ type Facts struct {
 	// Rival names a record that holds one of the addresses for another sandbox.
 	Rival release.Fact[string]
 	// Settings are the installation's delays.
-	Settings Settings
-}
-
-// Settings are the delays of the table.
-type Settings struct {
-	ReleaseDelay, NodeGoneDelay time.Duration
-	// HoldGoneNodes: the deletion of a Node object is no proof.
-	HoldGoneNodes bool
+	Settings release.Settings
 }
 
 // Entries are the entries of a sandbox in the pools.

@@ -82,7 +82,7 @@ func (s NodeState) ProvesAbsence() bool { return s == Acknowledged || s == Gone 
 
 // StateOf gives the state of a node that has not claimed the sandbox. Readiness alone makes no difference: a node that is not Ready may have
 // its sandboxes all the same.
-func StateOf(n *Node, query Query, s Settings, now time.Time) NodeState {
+func StateOf(n *Node, query Query, s release.Settings, now time.Time) NodeState {
 	if !n.Live.IsRead() || !n.Acknowledged.IsRead() {
 		return Unread
 	}
@@ -111,7 +111,7 @@ func acknowledged(n *Node, query Query) NodeState {
 	return Acknowledged
 }
 
-func stateOfDeleted(n *Node, s Settings, now time.Time) NodeState {
+func stateOfDeleted(n *Node, s release.Settings, now time.Time) NodeState {
 	switch {
 	case !n.GoneSince.IsRead():
 		return Unread

@@ -47,7 +47,7 @@ func TestI3AResponseIsOfTheMachineThatGaveIt(t *testing.T) {
 		"a machine that the object does not have yet": {nodelife.Lifecycle{Objects: object(a), Unwritten: []v1alpha1.NodeIdentity{clone}}, []string{"boot-a", "boot-a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tc.known.Settings = nodelife.Settings{NodeGoneDelay: 5 * time.Minute}
+			tc.known.Settings = release.Settings{NodeGoneDelay: 5 * time.Minute}
 			var got []string
 			for _, n := range Nodes(&tc.known, map[types.UID]Acknowledgement{"u1": {UID: "all", Generation: epoch, BootID: "boot-a"}}, now) {
 				state := StateOf(&n, Query{UID: "all", Epoch: epoch}, settings(), now)

@@ -211,6 +211,6 @@ func isOutOfService(n Node) bool {
 	return n.Live.IsKnown() && n.Acknowledged.IsRead() && n.Live.Get().OutOfService && !n.Live.Get().Ready
 }
 
-func isGone(n Node, s Settings) bool {
+func isGone(n Node, s release.Settings) bool {
 	return n.Live.IsAbsent() && !s.HoldGoneNodes && n.GoneSince.IsKnown() && now.Sub(n.GoneSince.Get()) >= 5*time.Minute
 }

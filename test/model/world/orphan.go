@@ -106,7 +106,7 @@ const allUID = "all"
 func (m *Model) orphanFacts(s *State) orphan.Facts {
 	f := orphan.Facts{Evidence: release.EvidenceAgent, Live: true, Owner: ownership.KindSandbox, Entries: release.Absent[orphan.Entries](), HasCapacity: true,
 		Record: release.Known(orphan.Record{Claims: s.claims()}), Shown: release.Absent[string](), Rival: release.Absent[string](),
-		Nodes: release.Known(m.inventory(s)), Settings: orphan.Settings{ReleaseDelay: delay, NodeGoneDelay: delay}}
+		Nodes: release.Known(m.inventory(s)), Settings: release.Settings{ReleaseDelay: delay, NodeGoneDelay: delay}}
 	if s.entryOf(0) >= 0 {
 		f.Entries = release.Known(orphan.Entries{Since: now.Add(-2 * delay)})
 	}
