@@ -68,24 +68,9 @@ var All = []Index{
 	{&v1alpha1.IPAllocation{}, RecordSandbox.name, RecordSandbox.indexed},
 	{&v1alpha1.IPAllocation{}, RecordNodeUID.name, RecordNodeUID.indexed},
 	{&corev1.Node{}, NodeUID, func(o client.Object) []string { return []string{string(o.GetUID())} }},
-	{&corev1.Node{}, Machine, func(o client.Object) []string {
-		if node, ok := o.(*corev1.Node); ok {
-			return nodelife.Keys(facts.Identity(node))
-		}
-		return nil
-	}},
-	{&v1alpha1.GuardedNode{}, Machine, func(o client.Object) []string {
-		if node, ok := o.(*v1alpha1.GuardedNode); ok {
-			return nodelife.KeysOf(node)
-		}
-		return nil
-	}},
-	{&v1alpha1.GuardedNode{}, QueriedRecord, func(o client.Object) []string {
-		if node, ok := o.(*v1alpha1.GuardedNode); ok {
-			return QueriedRecords(node)
-		}
-		return nil
-	}},
+	{&corev1.Node{}, Machine, Field[*corev1.Node]{keys: func(n *corev1.Node) []string { return nodelife.Keys(facts.Identity(n)) }}.indexed},
+	{&v1alpha1.GuardedNode{}, Machine, Field[*v1alpha1.GuardedNode]{keys: nodelife.KeysOf}.indexed},
+	{&v1alpha1.GuardedNode{}, QueriedRecord, Field[*v1alpha1.GuardedNode]{keys: QueriedRecords}.indexed},
 }
 
 // Setup registers every index. IndexField of the cache would index each pod by its namespace and key too, which no look-up names and which takes as much
