@@ -124,8 +124,11 @@ func QueriedRecords(node *v1alpha1.GuardedNode) []string {
 	return sets.List(names)
 }
 
-// SandboxIDs are those of a record's sandboxes.
+// SandboxIDs are those of a record's sandboxes; r may be nil.
 func SandboxIDs(r *v1alpha1.IPAllocation) []string {
+	if r == nil {
+		return nil
+	}
 	ids := make([]string, 0, len(r.Spec.Sandboxes))
 	for i := range r.Spec.Sandboxes {
 		ids = append(ids, r.Spec.Sandboxes[i].ID)

@@ -5,7 +5,6 @@ package orphan
 import (
 	"context"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -38,13 +37,10 @@ func (r *Reconciler) podEvents() handler.TypedFuncs[*corev1.Pod, sandboxID] {
 // sandboxesLeft are the sandboxes that a pod's record no longer has; before is nil for a new record, after for a deleted one. Their entries, if any, have no owner
 // now.
 func sandboxesLeft(before, after *v1alpha1.IPAllocation) []sandboxID {
-	if before == nil || strings.HasPrefix(before.Name, v1alpha1.OrphanPrefix) {
+	if before.IsOrphan() {
 		return nil
 	}
-	var kept []string
-	if after != nil {
-		kept = index.SandboxIDs(after)
-	}
+	kept := index.SandboxIDs(after)
 	var left []sandboxID
 	for _, id := range index.SandboxIDs(before) {
 		if !slices.Contains(kept, id) {

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
+	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -56,7 +57,7 @@ func (r *Reconciler) standNow(ctx context.Context, v *view) (stand, again bool, 
 // newPools are the pools of the entries whose sandboxes are new to the record.
 func (v *view) newPools() []poolKey {
 	var pools []poolKey
-	known := recordSandboxKeysOf(v.record)
+	known := index.SandboxIDs(v.record)
 	for i := range v.held {
 		if !v.held[i].Superseded && !slices.Contains(known, v.held[i].SandboxID) {
 			pools = append(pools, poolKey{v.held[i].Backend, v.held[i].Pool})

@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/facts"
@@ -121,7 +120,7 @@ func rememberADDs(live, cached []ipam.Entry) {
 
 // query selects the entries that may belong to this UID, and those at the addresses in its record.
 func (v *view) query(backend string) ipam.Query {
-	return ipam.Query{Pod: v.ref(), SandboxIDs: recordSandboxKeysOf(v.record), Record: string(v.uid), Places: records.Places(v.record, backend)}
+	return ipam.Query{Pod: v.ref(), SandboxIDs: index.SandboxIDs(v.record), Record: string(v.uid), Places: records.Places(v.record, backend)}
 }
 
 // candidates are the UIDs with this pod name to which an entry might belong.
@@ -132,11 +131,4 @@ func (r *Reconciler) candidates(ctx context.Context, v *view) ([]ownership.Candi
 		sameName = &pod
 	}
 	return r.owners.Candidates(ctx, v.ref(), r.owners.Candidate(v.uid, v.pod, v.record), sameName)
-}
-
-func recordSandboxKeysOf(record *v1alpha1.IPAllocation) []string {
-	if record == nil {
-		return nil
-	}
-	return index.SandboxIDs(record)
 }

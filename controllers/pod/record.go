@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
+	"github.com/holdfast-dev/holdfast/controllers/index"
 	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/nodelife"
@@ -212,7 +213,7 @@ func (v *view) seenAt(observed time.Time) time.Time {
 // madeUnder says whether the machine of the pod had registered this Node object, with the pod alive under it, when the pools were last read live
 // without the sandbox. A sandbox that is new since, and was in no pool before the registration, was created by that machine.
 func (v *view) madeUnder(node *corev1.Node, sandboxID string) bool {
-	if v.record == nil || v.record.Spec.AliveNodeUID != node.UID || slices.Contains(recordSandboxKeysOf(v.record), sandboxID) {
+	if v.record == nil || v.record.Spec.AliveNodeUID != node.UID || slices.Contains(index.SandboxIDs(v.record), sandboxID) {
 		return false
 	}
 	return !slices.ContainsFunc(v.held, func(held facts.Held) bool {
