@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/index"
+	"github.com/holdfast-dev/holdfast/controllers/queue"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/nodelife"
 )
@@ -54,31 +55,28 @@ func (r *reconciler) wakeAll(ctx context.Context, node *corev1.Node, q requests)
 
 // objectEvents notice removals by other clients: the removed object may have been the only one that named a machine (R10).
 func (r *reconciler) objectEvents() handler.TypedFuncs[*v1alpha1.GuardedNode, request] {
-	return handler.TypedFuncs[*v1alpha1.GuardedNode, request]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.GuardedNode], q requests) {
-			r.counts.Observe(nil, e.Object, r.clock.Now())
-			wake(q, types.UID(e.Object.Name))
-		},
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.GuardedNode], q requests) {
-			r.counts.Observe(e.ObjectOld, e.ObjectNew, r.clock.Now())
-			if e.ObjectOld.Generation != e.ObjectNew.Generation { // reports of agents do not change the spec
-				wake(q, types.UID(e.ObjectNew.Name))
-			}
-			if nodelife.Drops(e.ObjectOld, e.ObjectNew) {
-				r.lose(e.ObjectNew, q)
-			}
-		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.GuardedNode], q requests) {
-			r.counts.Observe(e.Object, nil, r.clock.Now())
+	return queue.Changes(func(_ context.Context, before, after *v1alpha1.GuardedNode, q requests) {
+		r.counts.Observe(before, after, r.clock.Now())
+		switch {
+		case before == nil:
+			wake(q, types.UID(after.Name))
+		case after == nil:
 			r.mu.Lock()
-			isOurs := r.deleted[e.Object.UID]
-			delete(r.deleted, e.Object.UID)
+			isOurs := r.deleted[before.UID]
+			delete(r.deleted, before.UID)
 			r.mu.Unlock()
 			if !isOurs {
-				r.lose(e.Object, q)
+				r.lose(before, q)
 			}
-		},
-	}
+		default:
+			if before.Generation != after.Generation { // reports of agents do not change the spec
+				wake(q, types.UID(after.Name))
+			}
+			if nodelife.Drops(before, after) {
+				r.lose(after, q)
+			}
+		}
+	})
 }
 
 func (r *reconciler) lose(object *v1alpha1.GuardedNode, q requests) {
@@ -89,30 +87,19 @@ func (r *reconciler) lose(object *v1alpha1.GuardedNode, q requests) {
 
 // recordEvents queue the Node UIDs in a record, whose objects it may need, and the objects with queries about its sandboxes.
 func (r *reconciler) recordEvents() handler.TypedFuncs[*v1alpha1.IPAllocation, request] {
-	wakeAll := func(q requests, records ...*v1alpha1.IPAllocation) {
-		for _, record := range records {
-			for _, uid := range nodelife.NamedBy(record) {
+	return queue.Changes(func(ctx context.Context, before, after *v1alpha1.IPAllocation, q requests) {
+		if had, has := nodelife.NamedBy(before), nodelife.NamedBy(after); !slices.Equal(had, has) {
+			for _, uid := range slices.Concat(had, has) {
 				wake(q, uid)
 			}
 		}
-	}
-	return handler.TypedFuncs[*v1alpha1.IPAllocation, request]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.IPAllocation], q requests) {
-			wakeAll(q, e.Object)
-		},
-		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*v1alpha1.IPAllocation], q requests) {
-			if !slices.Equal(nodelife.NamedBy(e.ObjectOld), nodelife.NamedBy(e.ObjectNew)) {
-				wakeAll(q, e.ObjectOld, e.ObjectNew)
-			}
-			if !slices.Equal(index.SandboxIDs(e.ObjectOld), index.SandboxIDs(e.ObjectNew)) {
-				r.wakeQueried(ctx, e.ObjectNew, q)
-			}
-		},
-		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*v1alpha1.IPAllocation], q requests) {
-			wakeAll(q, e.Object)
-			r.wakeQueried(ctx, e.Object, q)
-		},
-	}
+		switch {
+		case after == nil:
+			r.wakeQueried(ctx, before, q)
+		case before != nil && !slices.Equal(index.SandboxIDs(before), index.SandboxIDs(after)):
+			r.wakeQueried(ctx, after, q)
+		}
+	})
 }
 
 func wake(q requests, uid types.UID) { q.AddAfter(request{UID: uid}, gather) }

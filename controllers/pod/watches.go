@@ -56,30 +56,26 @@ func podEvents(cached client.Reader) handler.TypedFuncs[*corev1.Pod, types.UID] 
 			}
 		}
 	}
-	return handler.TypedFuncs[*corev1.Pod, types.UID]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Pod], q uidQueue) {
-			// A deleted pod with a termination may have waited for a leader.
-			if e.Object.DeletionTimestamp != nil && facts.IsTerminal(e.Object) {
-				queue.AddFirst(q, e.Object.UID)
-				return
-			}
-			q.Add(e.Object.UID)
-		},
-		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*corev1.Pod], q uidQueue) {
-			q.Add(e.ObjectNew.UID)
-			replaced := e.ObjectOld.UID != e.ObjectNew.UID // by a list after a lost watch, which reports no deletion
+	return queue.Changes(func(ctx context.Context, before, after *corev1.Pod, q uidQueue) {
+		switch {
+		case before == nil && after.DeletionTimestamp != nil && facts.IsTerminal(after):
+			queue.AddFirst(q, after.UID) // it may have waited for a leader
+		case before == nil:
+			q.Add(after.UID)
+		case after == nil:
+			q.Add(before.UID)
+			wakeOfName(ctx, before, q)
+		default:
+			q.Add(after.UID)
+			replaced := before.UID != after.UID // by a list after a lost watch, which reports no deletion
 			if replaced {
-				q.Add(e.ObjectOld.UID)
+				q.Add(before.UID)
 			}
-			if replaced || facts.ShowsOthers(e.ObjectOld, e.ObjectNew) {
-				wakeOfName(ctx, e.ObjectNew, q)
+			if replaced || facts.ShowsOthers(before, after) {
+				wakeOfName(ctx, after, q)
 			}
-		},
-		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*corev1.Pod], q uidQueue) {
-			q.Add(e.Object.UID)
-			wakeOfName(ctx, e.Object, q)
-		},
-	}
+		}
+	})
 }
 
 // recordEvents queues the record's own UID and, unless it is in the first list, which has every record, those that share an address with it, because a

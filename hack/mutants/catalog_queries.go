@@ -111,8 +111,10 @@ var queryMutants = []mutant{
 	{
 		rule: "watch: a pod that a list replaced by the next one of its name is looked at (0307)",
 		file: "controllers/pod/watches.go",
-		old:  `q.Add(e.ObjectOld.UID)`,
-		new:  `_ = e.ObjectOld.UID`, by: inPods,
+		old: `if replaced {
+				q.Add(before.UID)`,
+		new: `if replaced {
+				_ = before.UID`, by: inPods,
 	},
 	{
 		rule: "watch: what was seen of a pod is dropped where a list replaced it by the next one of its name (0307)",

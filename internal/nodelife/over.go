@@ -33,8 +33,11 @@ func goneSince(machine v1alpha1.NodeIdentity, objects []v1alpha1.GuardedNode) (s
 // IsFull says whether the object may lack a further machine.
 func IsFull(object *v1alpha1.GuardedNode) bool { return len(object.Spec.Machines) >= MaxMachines }
 
-// NamedBy are the Node UIDs in a record.
+// NamedBy are the Node UIDs in a record, which may be nil.
 func NamedBy(record *v1alpha1.IPAllocation) []types.UID {
+	if record == nil {
+		return nil
+	}
 	var uids []types.UID
 	add := func(uid types.UID) {
 		if uid != "" && !slices.Contains(uids, uid) {
