@@ -85,8 +85,6 @@ type auditor struct {
 	changes   changeLog
 	last      baseline
 	writes    flowcontrol.RateLimiter
-	// failures are the audits in a row that have failed.
-	failures int
 	// unreported are the lines about repairs that records do not have yet.
 	unreported unreportedLines
 	// unread is the last call that gave no fact to decide about the present repair.
@@ -151,15 +149,19 @@ func (a *auditor) Start(ctx context.Context) error {
 		return nil
 	case <-time.After(min(backoff.AfterStart, a.longest())):
 	}
+	retries, name := backoff.RateLimiter[string](a.options.LastRetry), a.backend.Name()
 	for {
 		err := a.audit(ctx)
-		if a.failures++; err == nil {
-			a.failures = 0
+		wait := a.interval()
+		if err == nil {
+			retries.Forget(name)
+		} else {
+			wait = min(wait, retries.When(name))
 		}
 		if err != nil && ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "Auditing the IPAM failed; it is tried again", "backend", a.backend.Name())
+			log.FromContext(ctx).Error(err, "Auditing the IPAM failed; it is tried again", "backend", name)
 		}
-		if !a.pause(ctx) {
+		if !a.pause(ctx, wait) {
 			return nil
 		}
 	}
@@ -173,21 +175,18 @@ func (a *auditor) longest() time.Duration {
 	return auditInterval
 }
 
-// interval is the time to the next audit if no pool changes.
+// interval is the time to the next audit if no pool changes and the last one has not failed.
 func (a *auditor) interval() time.Duration {
 	interval := a.longest()
 	if slices.ContainsFunc(a.known, func(k *knownFinding) bool { return !k.reported || k.soon }) || !a.backend.HasSynced() {
 		interval = min(interval, max(a.options.ReleaseDelay, time.Second))
 	}
-	if a.failures > 0 {
-		interval = min(interval, backoff.After(a.failures, a.options.LastRetry))
-	}
 	return interval
 }
 
 // pause waits for the next audit; false at the end.
-func (a *auditor) pause(ctx context.Context) bool {
-	due := time.NewTimer(a.interval())
+func (a *auditor) pause(ctx context.Context, wait time.Duration) bool {
+	due := time.NewTimer(wait)
 	defer due.Stop()
 	gather := make(<-chan time.Time)
 	changed := a.changed

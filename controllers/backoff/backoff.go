@@ -25,16 +25,7 @@ const (
 // AfterStart is what a new leader leaves to the releases that waited for it before it looks through everything.
 const AfterStart = 10 * time.Second
 
-// RateLimiter is the back-off of a queue: twice as long after each failure of an item, up to last.
+// RateLimiter is the back-off: twice as long after each failure of an item, up to last.
 func RateLimiter[T comparable](last time.Duration) workqueue.TypedRateLimiter[T] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[T](First, last)
-}
-
-// After is the wait after failures in a row, up to last.
-func After(failures int, last time.Duration) time.Duration {
-	wait := First
-	for ; failures > 1 && wait < last; failures-- {
-		wait *= 2
-	}
-	return min(wait, last)
 }
