@@ -18,25 +18,18 @@ type Accounts struct {
 	Scheduled sets.Set[string]
 }
 
-// Unaccounted are the entries to which nothing leads (invariant I10): no record, no pod and no scheduled look. The record of a tombstone has its sandbox.
-func Unaccounted(entries []Entry, a Accounts) []Entry {
-	var left []Entry
-	for i := range entries {
-		e := &entries[i]
-		if !a.Recorded.Has(e.SandboxID) && !a.Pods.Has(e.PodRef) && !a.Scheduled.Has(e.SandboxID) {
-			left = append(left, *e)
-		}
-	}
-	return left
-}
-
+// unaccounted finds the entries to which nothing leads (invariant I10): no record, no pod and no scheduled look. The record of a tombstone has its sandbox.
 func (b *index) unaccounted() []Finding {
-	if b.Accounts == nil {
+	a := b.Accounts
+	if a == nil {
 		return nil
 	}
 	var findings []Finding
-	for _, e := range Unaccounted(b.Entries, *b.Accounts) {
-		findings = append(findings, Finding{Kind: v1alpha1.ReasonEntryUnaccounted, PodRef: e.PodRef, IP: e.IP, Interface: e.Interface, Pool: e.Pool, SandboxID: e.SandboxID})
+	for i := range b.Entries {
+		e := &b.Entries[i]
+		if !a.Recorded.Has(e.SandboxID) && !a.Pods.Has(e.PodRef) && !a.Scheduled.Has(e.SandboxID) {
+			findings = append(findings, Finding{Kind: v1alpha1.ReasonEntryUnaccounted, PodRef: e.PodRef, IP: e.IP, Interface: e.Interface, Pool: e.Pool, SandboxID: e.SandboxID})
+		}
 	}
 	return findings
 }
