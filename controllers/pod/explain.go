@@ -95,16 +95,11 @@ func (r *Reconciler) explainOnPod(ctx context.Context, v *view, d release.Decisi
 	return nil // a deleted pod needs no condition
 }
 
-// isTried says whether the message of a reason is an error, which may differ at each try and is written once.
-func isTried(reason v1alpha1.Reason) bool {
-	return reason == v1alpha1.ReasonObservationFailed || reason == v1alpha1.ReasonReleaseFailed || reason == v1alpha1.ReasonUnprotectFailed
-}
-
 // hasCondition says whether the pod's condition needs no write.
 func hasCondition(pod *corev1.Pod, d release.Decision) bool {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == v1alpha1.IPsReleasedCondition {
-			return c.Reason == string(d.Reason) && (c.Message == d.Message || isTried(d.Reason))
+			return c.Reason == string(d.Reason) && (c.Message == d.Message || release.IsFailure(d.Reason))
 		}
 	}
 	return false
@@ -124,7 +119,7 @@ func (r *Reconciler) explainOnRecord(ctx context.Context, v *view, d release.Dec
 	}
 	message := d.Message
 	if last := meta.FindStatusCondition(v.record.Status.Conditions, v1alpha1.ReleasedCondition); last != nil &&
-		last.Reason == string(d.Reason) && isTried(d.Reason) {
+		last.Reason == string(d.Reason) && release.IsFailure(d.Reason) {
 		message = last.Message
 	}
 	return r.setRecordState(ctx, v, state, metav1.ConditionFalse, d.Reason, message)

@@ -99,6 +99,11 @@ type Decision struct {
 	Readdress bool
 }
 
+// IsFailure says whether the message of a reason is the error of something that is tried again. It may differ at each try, so a condition keeps the first.
+func IsFailure(reason v1alpha1.Reason) bool {
+	return reason == v1alpha1.ReasonObservationFailed || reason == v1alpha1.ReasonReleaseFailed || reason == v1alpha1.ReasonUnprotectFailed
+}
+
 func wait(row Row, reason v1alpha1.Reason, after time.Duration, format string, args ...any) Decision {
 	return Decision{Row: row, Action: Wait, Reason: reason, After: after, Message: fmt.Sprintf(format, args...)}
 }

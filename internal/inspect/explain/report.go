@@ -154,13 +154,7 @@ func (e *Explanation) endsOf(o release.Observation, d release.Decision, now time
 // failed says whether the manager failed at what would end the wait.
 func (e *Explanation) failed() bool {
 	gives := e.Decision.Action == release.Release || e.Decision.Action == release.Unprotect
-	return e.Held && gives && isTried(e.LastReason)
-}
-
-// isTried says whether the message of a reason is the error of something that the manager tries again.
-func isTried(reason string) bool {
-	tried := []v1alpha1.Reason{v1alpha1.ReasonReleaseFailed, v1alpha1.ReasonUnprotectFailed, v1alpha1.ReasonObservationFailed}
-	return slices.Contains(tried, v1alpha1.Reason(reason))
+	return e.Held && gives && release.IsFailure(v1alpha1.Reason(e.LastReason))
 }
 
 // notInstalled: no manager releases anything. What is left is the finalizer, on a pod that has it.
@@ -207,7 +201,10 @@ func (f *Facts) reported(reason v1alpha1.Reason) (other, message string, since *
 			}
 		}
 	}
-	if at := slices.IndexFunc(conditions, func(c metav1.Condition) bool { return isTried(c.Reason) && c.Reason != string(reason) }); at >= 0 {
+	isOther := func(c metav1.Condition) bool {
+		return release.IsFailure(v1alpha1.Reason(c.Reason)) && c.Reason != string(reason)
+	}
+	if at := slices.IndexFunc(conditions, isOther); at >= 0 {
 		return conditions[at].Reason, conditions[at].Message, nil // where the status of the pod cannot be written, its condition is older
 	}
 	for i := range conditions {
