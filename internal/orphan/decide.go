@@ -208,9 +208,7 @@ func decideQuery(f *Facts, now time.Time, what string) (Decision, bool) {
 		return wait(RowAwaitDeletedNodes, v1alpha1.ReasonAwaitingAllNodes, left, "%s", what), true
 	}
 	if missing, names := missing(f, now); missing > 0 {
-		d := wait(RowAwaitAcknowledgments, v1alpha1.ReasonAwaitingAllNodes, 0, "%s; a report of each has to count, and %s", what, names)
-		d.Missing = missing
-		return d, true
+		return wait(RowAwaitAcknowledgments, v1alpha1.ReasonAwaitingAllNodes, 0, "%s; a report of each has to count, and %s", what, names), true
 	}
 	return Decision{}, false
 }

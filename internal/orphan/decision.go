@@ -76,8 +76,6 @@ type Decision struct {
 	After time.Duration
 	// Claim is the claim that Attribute and Address are about.
 	Claim Claim
-	// Missing is how many nodes have not acknowledged (row AwaitAcknowledgments).
-	Missing int
 	// OutOfService: the query of a Confirm is to a Node with the out-of-service taint.
 	OutOfService bool
 	// Proven: the sandbox is gone, and only another use of its addresses holds them.
