@@ -66,9 +66,6 @@ type pauses struct {
 }
 
 func newPauses(interval time.Duration) *pauses {
-	if interval <= 0 {
-		interval = time.Hour
-	}
 	p := &pauses{interval: interval}
 	p.next(false)
 	return p
