@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -147,9 +148,18 @@ func (r *Reconciler) markConflicts(ctx context.Context, v *view) error {
 			return err
 		}
 		held.Conflict = len(others) > 0 || facts.ShowsAddress(v.sameName, held.Key)
-		held.Quiet = held.Conflict && !slices.ContainsFunc(others, func(uid string) bool { return !r.leaving(ctx, uid) })
+		held.Quiet = held.Conflict && !slices.ContainsFunc(others, func(name string) bool {
+			return !r.leaving(ctx, name) && !r.disowned(ctx, v.uid, name)
+		})
 	}
 	return nil
+}
+
+// disowned says whether the record is of a sandbox that the pod has disowned, as after a CNI ADD that failed. Every node is queried about it, and the pod
+// that lives has nothing to do with that.
+func (r *Reconciler) disowned(ctx context.Context, uid types.UID, record string) bool {
+	var orphan v1alpha1.IPAllocation
+	return r.client.Get(ctx, types.NamespacedName{Name: record}, &orphan) == nil && orphan.Spec.DisownedBy == uid
 }
 
 // leaving says whether the pod of that UID is within its grace period, or has just ended. Its DEL may have run already, and another pod may have its

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
@@ -94,6 +95,23 @@ func TestAConflictWithAPodThatIsJustEndingIsNotReported(t *testing.T) {
 				t.Errorf("leaving: %t, expected %t", got, tc.want)
 			}
 		})
+	}
+}
+
+// TestAConflictWithASandboxThatThePodDisownedIsNotReported: it comes after a CNI ADD that failed, and every node is queried about it.
+func TestAConflictWithASandboxThatThePodDisownedIsNotReported(t *testing.T) {
+	for _, disownedBy := range []types.UID{"old", "other", ""} {
+		orphan := onepod.RecordOfOld(nil)
+		orphan.Name, orphan.Spec.DisownedBy = v1alpha1.OrphanPrefix+"s9", disownedBy
+		orphan.Spec.Sandboxes[0].ID, orphan.Spec.Addresses[0].SandboxID = "s9", "s9"
+		f := newWorld(t, orphan)
+		v := &view{uid: "old", held: []facts.Held{{Entry: f.Pool.Entries[0]}}}
+		if err := f.r.markConflicts(t.Context(), v); err != nil {
+			t.Fatal(err)
+		}
+		if got := v.held[0]; !got.Conflict || got.Quiet != (disownedBy == "old") {
+			t.Errorf("disowned by %q: conflict %t, quiet %t", disownedBy, got.Conflict, got.Quiet)
+		}
 	}
 }
 

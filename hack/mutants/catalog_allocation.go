@@ -211,4 +211,10 @@ var allocationMutants = []mutant{
 		old:  `path.Base(candidate) == path.Base(name.Get())`,
 		new:  `candidate == name.Get() && path.Base(candidate) != ""`, by: inClaim,
 	},
+	{
+		rule: "conflicts: only a sandbox that the pod itself disowned is quiet",
+		file: "controllers/pod/observe_missing.go",
+		old:  `orphan.Spec.DisownedBy == uid`,
+		new:  `orphan.Spec.DisownedBy != ""`, by: inPods,
+	},
 }
