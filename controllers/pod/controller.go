@@ -4,6 +4,7 @@
 package pod
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -289,7 +290,7 @@ func (r *Reconciler) hold(ctx context.Context, seen *view, decision release.Deci
 	if decision.Action == release.Keep {
 		after := decision.After
 		if slices.ContainsFunc(seen.held, func(held facts.Held) bool { return held.Quiet }) {
-			after = release.Sooner(after, r.options.Settings.GracePeriodSlack)
+			after = release.Sooner(after, cmp.Or(r.options.Settings.GracePeriodSlack, time.Minute))
 		}
 		return reconcile.Result{RequeueAfter: after}, errors.Join(seen.unfinished(), r.keep(ctx, seen))
 	}

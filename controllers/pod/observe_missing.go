@@ -155,11 +155,16 @@ func (r *Reconciler) markConflicts(ctx context.Context, v *view) error {
 	return nil
 }
 
-// disowned says whether the record is of a sandbox that the pod has disowned, as after a CNI ADD that failed. Every node is queried about it, and the pod
-// that lives has nothing to do with that.
+// disowned says whether the record is of a sandbox that the pod has disowned, as after a CNI ADD that failed. Every node is queried about it, and while
+// that takes no longer than usual and no node has claimed it, it is not reported.
 func (r *Reconciler) disowned(ctx context.Context, uid types.UID, record string) bool {
 	var orphan v1alpha1.IPAllocation
-	return r.client.Get(ctx, types.NamespacedName{Name: record}, &orphan) == nil && orphan.Spec.DisownedBy == uid
+	if err := r.client.Get(ctx, types.NamespacedName{Name: record}, &orphan); err != nil || orphan.Spec.DisownedBy != uid || orphan.Spec.NodeName != "" {
+		return false
+	}
+	delays := r.options.Settings
+	usual := max(delays.NodeGoneDelay, delays.ReleaseDelay) + delays.SandboxCreationMax
+	return r.clock.Since(orphan.CreationTimestamp.Time) < usual
 }
 
 // leaving says whether the pod of that UID is within its grace period, or has just ended. Its DEL may have run already, and another pod may have its

@@ -100,17 +100,29 @@ func TestAConflictWithAPodThatIsJustEndingIsNotReported(t *testing.T) {
 
 // TestAConflictWithASandboxThatThePodDisownedIsNotReported: it comes after a CNI ADD that failed, and every node is queried about it.
 func TestAConflictWithASandboxThatThePodDisownedIsNotReported(t *testing.T) {
-	for _, disownedBy := range []types.UID{"old", "other", ""} {
+	for name, tc := range map[string]struct {
+		disownedBy types.UID
+		ago        time.Duration
+		node       string
+		quiet      bool
+	}{
+		"just now":                  {"old", time.Minute, "", true},
+		"for longer than usual":     {"old", 15 * time.Minute, "", false},
+		"and a node has claimed it": {"old", time.Minute, "node", false},
+		"by another pod":            {"other", time.Minute, "", false},
+		"by none":                   {"", time.Minute, "", false},
+	} {
 		orphan := onepod.RecordOfOld(nil)
-		orphan.Name, orphan.Spec.DisownedBy = v1alpha1.OrphanPrefix+"s9", disownedBy
+		orphan.Name, orphan.Spec.DisownedBy, orphan.Spec.NodeName = v1alpha1.OrphanPrefix+"s9", tc.disownedBy, tc.node
 		orphan.Spec.Sandboxes[0].ID, orphan.Spec.Addresses[0].SandboxID = "s9", "s9"
+		orphan.CreationTimestamp = metav1.NewTime(onepod.Now.Add(-tc.ago))
 		f := newWorld(t, orphan)
 		v := &view{uid: "old", held: []facts.Held{{Entry: f.Pool.Entries[0]}}}
 		if err := f.r.markConflicts(t.Context(), v); err != nil {
 			t.Fatal(err)
 		}
-		if got := v.held[0]; !got.Conflict || got.Quiet != (disownedBy == "old") {
-			t.Errorf("disowned by %q: conflict %t, quiet %t", disownedBy, got.Conflict, got.Quiet)
+		if got := v.held[0]; !got.Conflict || got.Quiet != tc.quiet {
+			t.Errorf("disowned %s: conflict %t, quiet %t", name, got.Conflict, got.Quiet)
 		}
 	}
 }

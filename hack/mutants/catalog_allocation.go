@@ -164,7 +164,7 @@ var allocationMutants = []mutant{
 		new:  `over := release.EndWritten(&pods[0]).AddDate(-1, 0, 0)`, by: inPods,
 	},
 	{
-		rule: "audit: a pod without a ready sandbox uses no address that no pool has",
+		rule: "audit: a pod without a sandbox uses no address that no pool has",
 		file: "internal/ipamaudit/audit.go",
 		old:  `b.ForRepair || pod.Restarting {`,
 		new:  `b.ForRepair {`, by: []string{"./internal/ipamaudit"},
@@ -214,7 +214,13 @@ var allocationMutants = []mutant{
 	{
 		rule: "conflicts: only a sandbox that the pod itself disowned is quiet",
 		file: "controllers/pod/observe_missing.go",
-		old:  `orphan.Spec.DisownedBy == uid`,
-		new:  `orphan.Spec.DisownedBy != ""`, by: inPods,
+		old:  `orphan.Spec.DisownedBy != uid || orphan`,
+		new:  `orphan`, by: inPods,
+	},
+	{
+		rule: "conflicts: one that lasts longer than usual is reported",
+		file: "controllers/pod/observe_missing.go",
+		old:  `r.clock.Since(orphan.CreationTimestamp.Time) < usual`,
+		new:  `usual > 0`, by: inPods,
 	},
 }

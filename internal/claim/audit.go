@@ -51,10 +51,7 @@ func (n *Networks) Facts(ctx context.Context, pods []corev1.Pod, snapshot *ipam.
 func (n *Networks) addPod(ctx context.Context, facts *ipamaudit.Facts, pod *corev1.Pod) {
 	ref := pod.Namespace + "/" + pod.Name
 	if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
-		audited := ipamaudit.Pod{Ref: ref, UID: pod.UID, Shown: n.Shown(ctx, pod)}
-		audited.Restarting = slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionFalse
-		})
+		audited := ipamaudit.Pod{Ref: ref, UID: pod.UID, Shown: n.Shown(ctx, pod), Restarting: release.HasNoSandbox(pod)}
 		if n.reader != nil && slices.ContainsFunc(audited.Shown, func(s ipamaudit.Shown) bool { return s.Managed }) {
 			n.bound(ctx, &audited, pod)
 		}

@@ -56,8 +56,10 @@ func TestTheFactsOfAnAudit(t *testing.T) {
 		pod("runs", "node-a", corev1.PodRunning, nil), pod("ends", "node-a", corev1.PodRunning, &metav1.Time{}),
 		pod("starts", "node-a", corev1.PodPending, nil), pod("waits", "", corev1.PodPending, nil), pod("ended", "node-a", corev1.PodSucceeded, nil),
 	}
-	pods = append(pods, pod("restarts", "", corev1.PodRunning, nil))
-	pods[5].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse}}
+	pods = append(pods, pod("restarts", "", corev1.PodRunning, nil), pod("stops", "", corev1.PodRunning, nil))
+	for i, message := range []string{"no pod sandbox exists", "pod sandbox is not ready"} {
+		pods[5+i].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse, Message: message}}
+	}
 	entry := func(pool, podRef string) ipam.Entry {
 		return ipam.Entry{Key: ipam.Key{Pool: pool, IP: netip.MustParseAddr("10.0.0.1"), SandboxID: "s", PodRef: podRef, Interface: "net1"}}
 	}
@@ -79,7 +81,7 @@ func TestTheFactsOfAnAudit(t *testing.T) {
 	ip := netip.MustParseAddr("10.0.0.1")
 	want := ipamaudit.Facts{
 		Doubtful: sets.New("apps/ends", "apps/odd"), Slices: map[string]sets.Set[string]{"kube-system/net": sets.New("node-b")},
-		Pods:     []ipamaudit.Pod{{Ref: "apps/runs", UID: "runs"}, {Ref: "apps/restarts", UID: "restarts", Restarting: true}},
+		Pods:     []ipamaudit.Pod{{Ref: "apps/runs", UID: "runs"}, {Ref: "apps/restarts", UID: "restarts", Restarting: true}, {Ref: "apps/stops", UID: "stops"}},
 		Starting: []ipamaudit.Starting{starting("runs"), starting("ends"), starting("starts")},
 		Entries: []ipamaudit.Entry{
 			{Pool: "node-a", IP: ip, SandboxID: "s", PodRef: "apps/runs", Interface: "net1", Reservations: []string{"kube-system/10.0.0.1"},

@@ -52,7 +52,7 @@ type Held struct {
 	Attribution v1alpha1.Attribution
 	// Conflict: the address also belongs to another UID, which is not proven gone.
 	Conflict bool
-	// Quiet: the conflict is only with pods that are within their grace period.
+	// Quiet: the conflict is only with pods that are within their grace period or have just ended, or with sandboxes that this pod has just disowned.
 	Quiet bool
 	// Superseded: the pool has the address for another sandbox by now; only the record has it for this UID.
 	Superseded bool

@@ -85,7 +85,7 @@ func TestAudit(t *testing.T) {
 			facts: Facts{Pods: []Pod{pod("web", one)}, Reservations: []Reservation{reservation("10.0.0.1", "web")}},
 			want:  []Finding{finding(v1alpha1.ReasonEntryMissing, "web", func(f *Finding) { f.Pool = "" })},
 		},
-		"an address without an entry is not in use while no sandbox of the pod is ready": {
+		"an address without an entry is not in use while the pod has no sandbox": {
 			facts: Facts{Pods: []Pod{with(pod("web", one), func(p *Pod) { p.Restarting = true })}},
 		},
 		"nor is one that a repair looks at": {

@@ -41,7 +41,7 @@ type Pod struct {
 	Allowed map[string]int
 	// Recorded are the addresses that the record of this UID has.
 	Recorded []netip.Addr
-	// Restarting: its kubelet reports that no sandbox of it is ready. What it shows without an entry is of an earlier one.
+	// Restarting: its kubelet reports that it has no sandbox. What it shows without an entry is of an earlier one.
 	Restarting bool
 }
 

@@ -158,9 +158,7 @@ const noSandbox = "no pod sandbox exists"
 // PodTornDown is when the kubelet last wrote that a pod that is being deleted has no sandbox (condition PodReadyToStartContainers, KEP-3085); zero
 // if the condition does not say so now, or a container runs. It is the only report of a kubelet whose pod has a terminal phase of another client.
 func PodTornDown(pod *corev1.Pod) time.Time {
-	if pod.DeletionTimestamp == nil || anyRuns(pod) || !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionFalse && c.Message == noSandbox
-	}) {
+	if pod.DeletionTimestamp == nil || anyRuns(pod) || !HasNoSandbox(pod) {
 		return time.Time{}
 	}
 	var written time.Time
@@ -178,6 +176,13 @@ func PodTornDown(pod *corev1.Pod) time.Time {
 		return time.Time{}
 	}
 	return written
+}
+
+// HasNoSandbox says whether the kubelet reports that the runtime lists no sandbox of the pod. Another account may have written it.
+func HasNoSandbox(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionFalse && c.Message == noSandbox
+	})
 }
 
 func anyRuns(pod *corev1.Pod) bool {
