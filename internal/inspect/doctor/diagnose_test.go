@@ -273,7 +273,9 @@ func TestDiagnose(t *testing.T) {
 		"GuardedNodes could not be read":                   {func(_ *testing.T, f *Facts) { f.GuardedNodes = release.Unknown[[]v1alpha1.GuardedNode]("no right") }, "agents", Warn, "no right"},
 		"agents that wait for a shorter time": {func(_ *testing.T, f *Facts) { f.AgentConfiguration = agentsWait(time.Minute) }, "delays of the agents", Fail,
 			"delays.sandboxCreationMax is 1m0s in the agents' configuration and 10m0s in the manager's"},
-		"agents that wait for a longer time": {func(_ *testing.T, f *Facts) { f.AgentConfiguration = agentsWait(time.Hour) }, "delays of the agents", Warn,
+		"agents that wait for a longer time": {func(_ *testing.T, f *Facts) { f.AgentConfiguration = agentsWait(20 * time.Minute) }, "delays of the agents", Warn,
+			"is 20m0s in the agents' configuration"},
+		"agents that wait for much longer": {func(_ *testing.T, f *Facts) { f.AgentConfiguration = agentsWait(time.Hour) }, "delays of the agents", Fail,
 			"is 1h0m0s in the agents' configuration"},
 		"the agents' configuration could not be read": {func(_ *testing.T, f *Facts) {
 			f.AgentConfiguration = release.Unknown[*configv1alpha1.AgentConfiguration]("no right")

@@ -67,7 +67,7 @@ func agentDelays(d *Diagnosis, f *Facts, _ time.Time) {
 	const do = "set delays.sandboxCreationMax to one value in both configurations, the longer one unless you know better"
 	found := fmt.Sprintf("delays.sandboxCreationMax is %s in the agents' configuration and %s in the manager's", theirs, managers)
 	switch {
-	case theirs < managers:
+	case theirs < managers, theirs > 2*managers: // an old query says by the manager's value that the sandbox is not being created any more
 		d.add(Fail, name, found+": agents may report that a sandbox is gone while it is still being created", do)
 	case theirs > managers:
 		d.add(Warn, name, found+": responses about sandboxes that were never listed come later than the manager expects", do)
