@@ -58,10 +58,10 @@ type OrphanQuery struct {
 	Epoch int64 `json:"epoch"`
 	// Time is when the query was made, by the manager's clock.
 	Time metav1.Time `json:"time"`
-	// Settled: the query is older than twice sandboxCreationMax, so that the sandbox is not being created any more. A node whose runtime does not list it
-	// has nothing to wait for.
+	// CreationDone: the query is older than twice sandboxCreationMax, so that the sandbox is not being created any more. A node has nothing to
+	// wait for if its runtime does not list it.
 	// +optional
-	Settled bool `json:"settled,omitempty"`
+	CreationDone bool `json:"creationDone,omitempty"`
 }
 
 // AllNodesResponse is what the agent of a node responds to the AllNodesQuery. What a node has to claim and what it acknowledges come in one write.

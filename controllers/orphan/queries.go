@@ -129,7 +129,7 @@ func (k *reclaimer) change(ctx context.Context, all *v1alpha1.AllNodesQuery) boo
 	before := len(all.Spec.Queries)
 	all.Spec.Queries = slices.DeleteFunc(all.Spec.Queries, func(q v1alpha1.OrphanQuery) bool { return !k.needsQuery(ctx, q.SandboxID) })
 	isChanged := len(all.Spec.Queries) != before
-	isChanged = k.settle(all) || isChanged
+	isChanged = k.markDone(all) || isChanged
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	at := nodelife.RoundUp(k.orphans.clock.Now())
@@ -147,15 +147,15 @@ func (k *reclaimer) change(ctx context.Context, all *v1alpha1.AllNodesQuery) boo
 	return isChanged
 }
 
-// settle marks the queries that are older than twice sandboxCreationMax, in this observation of Nodes; false without one. Twice, because the agents that
+// markDone marks the queries that are older than twice sandboxCreationMax, in this observation of Nodes; false without one. Twice, because the agents that
 // run have responded by then. A pod that disowned a sandbox may be getting another one at its address (decision 0320).
-func (k *reclaimer) settle(all *v1alpha1.AllNodesQuery) (isChanged bool) {
+func (k *reclaimer) markDone(all *v1alpha1.AllNodesQuery) (isChanged bool) {
 	age, known := 2*k.orphans.options.Settings.SandboxCreationMax, k.last().queries
 	for i := range all.Spec.Queries {
 		q := &all.Spec.Queries[i]
 		seen := known[sandboxID(q.SandboxID)]
-		if !q.Settled && q.DisownedBy == "" && seen.Epoch == q.Epoch && k.orphans.clock.Since(seen.Since) > age {
-			q.Settled, isChanged = true, true
+		if !q.CreationDone && q.DisownedBy == "" && seen.Epoch == q.Epoch && k.orphans.clock.Since(seen.Since) > age {
+			q.CreationDone, isChanged = true, true
 		}
 	}
 	return isChanged

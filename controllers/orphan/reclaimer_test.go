@@ -612,8 +612,8 @@ func TestANodeThatRespondedAndWentHoldsNoOrphan(t *testing.T) {
 	}
 }
 
-// TestAnOldQuerySaysThatItIsSettled: a node that joins later need not wait for a sandbox that is being created.
-func TestAnOldQuerySaysThatItIsSettled(t *testing.T) {
+// TestAnOldQuerySaysThatTheCreationIsDone: a node that joins later need not wait for a sandbox that is being created.
+func TestAnOldQuerySaysThatTheCreationIsDone(t *testing.T) {
 	for name, tc := range map[string]struct {
 		disownedBy types.UID
 		age        time.Duration
@@ -638,8 +638,8 @@ func TestAnOldQuerySaysThatItIsSettled(t *testing.T) {
 				}
 			}
 			all := s.queries()
-			if q := all.Spec.Queries[0]; q.Settled != tc.want || q.Epoch != 1 {
-				t.Errorf("settled %v in epoch %d, expected %v in epoch 1", q.Settled, q.Epoch, tc.want)
+			if q := all.Spec.Queries[0]; q.CreationDone != tc.want || q.Epoch != 1 {
+				t.Errorf("creation done %v in epoch %d, expected %v in epoch 1", q.CreationDone, q.Epoch, tc.want)
 			}
 		})
 	}

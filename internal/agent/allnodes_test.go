@@ -147,10 +147,10 @@ func TestAQueryToAllThatComesWhileTheRuntimeIsListedGetsNoResponseFromIt(t *test
 	b.claims(1, 1, "s0 of pod web in boot")
 }
 
-// TestASettledQueryIsRespondedToByTheNextList: the sandbox may have been listed only after the list that the query found.
-func TestASettledQueryIsRespondedToByTheNextList(t *testing.T) {
-	settle := func(b *bench) {
-		b.api.all.Spec.Queries[0].Settled = true
+// TestAQueryAfterTheCreationIsRespondedToByTheNextList: the sandbox may have been listed only after the list that the query found.
+func TestAQueryAfterTheCreationIsRespondedToByTheNextList(t *testing.T) {
+	done := func(b *bench) {
+		b.api.all.Spec.Queries[0].CreationDone = true
 		if err := b.all.Replace([]any{b.api.all.DeepCopy()}, ""); err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +161,7 @@ func TestASettledQueryIsRespondedToByTheNextList(t *testing.T) {
 		b.queryAll("s0")
 		b.lister.during = func() {
 			b.lister.sandboxes = []handshake.Sandbox{sandboxS0("web")}
-			settle(b)
+			done(b)
 		}
 		b.take()
 		b.claims(0, 0)
@@ -171,7 +171,7 @@ func TestASettledQueryIsRespondedToByTheNextList(t *testing.T) {
 	t.Run("it is not here", func(t *testing.T) {
 		b := newBench(t)
 		b.queryAll("s0")
-		settle(b)
+		done(b)
 		b.take()
 		b.claims(1, 1)
 	})

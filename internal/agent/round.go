@@ -87,7 +87,7 @@ func (a *Agent) see(me self) *seen {
 		s.all = all
 		for i := range all.Spec.Queries {
 			q := &all.Spec.Queries[i]
-			query := handshake.Query{SandboxID: q.SandboxID, DisownedBy: q.DisownedBy, Settled: q.Settled, Seen: since[keyOfAll(all, q)], Ended: true,
+			query := handshake.Query{SandboxID: q.SandboxID, DisownedBy: q.DisownedBy, CreationDone: q.CreationDone, Seen: since[keyOfAll(all, q)], Ended: true,
 				Affirmed: claimedWith(s.node, q.SandboxID, me)}
 			s.orphans = append(s.orphans, evaluation{orphan: *q, query: query})
 		}

@@ -52,7 +52,7 @@ func Candidates(records []v1alpha1.IPAllocation, ref ipam.PodRef, of ownership.C
 	return candidates
 }
 
-// Elsewhere are the UIDs of other pod names whose records have the sandbox of an entry. whereabouts changes an entry's sandbox ID
+// Elsewhere are the UIDs of other pod names of which a record has the sandbox of an entry. whereabouts changes an entry's sandbox ID
 // unjudged, so the ID may be that of another pod's sandbox; it stays that pod's.
 func Elsewhere(records []v1alpha1.IPAllocation, ref ipam.PodRef, sandbox string, candidate NewCandidate) []ownership.Candidate {
 	var others []ownership.Candidate

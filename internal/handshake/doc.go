@@ -14,7 +14,7 @@
 //	absent, but the runtime has a task of it                  DoNotRelease: the runtime failed to load the sandbox
 //	absent, seen before                                       ReadyForRelease
 //	absent, never seen                                        ReadyForRelease once absent from an unbroken sequence of lists for
-//	                                                          longer than SandboxCreationMax, or at once if the query is settled;
+//	                                                          longer than SandboxCreationMax, or at once if its creation is done;
 //	                                                          until then DoNotRelease
 //	any of these ReadyForRelease, but another sandbox of the
 //	pod UID is not gone                                       DoNotRelease, naming it if it is the only one

@@ -110,8 +110,8 @@ type Query struct {
 	// Ended: when the query was made, the pod was terminated or its grace period was over, and its node was not out of service. The kubelet
 	// creates no further sandbox of the pod.
 	Ended bool
-	// Settled: when the list began, the sandbox was not being created any more. Only a query to all nodes says so.
-	Settled bool
+	// CreationDone: when the list began, the sandbox was not being created any more. Only a query to all nodes says so.
+	CreationDone bool
 	// Seen is when the agent first saw the query, by its own clock. A list that began earlier does not count.
 	Seen time.Time
 	// Affirmed is the pod UID with which an agent of this Node saw the sandbox in this boot, by its response or claim. It survives a

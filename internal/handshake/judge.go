@@ -108,7 +108,7 @@ func judgeAbsent(q Query, l *Listing, r Recollection, s Settings) Outcome {
 	case q.Affirmed != "":
 		return decided(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxAbsent, pod,
 			"the runtime no longer lists the sandbox, which an agent of this Node saw earlier in this boot")
-	case q.Settled:
+	case q.CreationDone:
 		return decided(l, v1alpha1.VerdictReadyForRelease, v1alpha1.ReasonSandboxNeverListed, "",
 			"the runtime does not list the sandbox, which is not being created any more")
 	case r.absentFor(l, s):

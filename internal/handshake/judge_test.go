@@ -44,7 +44,7 @@ func refusal(reason v1alpha1.Reason) verdict { return verdict{Kind: NoResponse, 
 
 type situation struct {
 	toAll    bool
-	settled  bool
+	done     bool
 	record   types.UID
 	affirmed types.UID
 	disowned types.UID // the pod UID that disowned it
@@ -59,7 +59,7 @@ type situation struct {
 }
 
 func (s situation) judge() Outcome {
-	q := Query{SandboxID: id, NodeUID: node, RecordUID: s.record, DisownedBy: s.disowned, Settled: s.settled, Affirmed: s.affirmed, Seen: start}
+	q := Query{SandboxID: id, NodeUID: node, RecordUID: s.record, DisownedBy: s.disowned, CreationDone: s.done, Affirmed: s.affirmed, Seen: start}
 	if s.toAll {
 		q.NodeUID = ""
 	}
@@ -199,15 +199,15 @@ func TestAQueryToAllNodesIsClaimedOrNot(t *testing.T) {
 	}{
 		"the node that has the sandbox claims it, with its pod UID": {situation{toAll: true, listed: one(StateReady, 0, 0)}, hold(v1alpha1.ReasonSandboxReady, web.UID)},
 		"on CRI-O too": {situation{toAll: true, listed: one(StateNotReady, 0, 0)}, hold(v1alpha1.ReasonSandboxListed, web.UID)},
-		"the node that had it claims it too, and releases nothing":               {situation{toAll: true, recalled: seen}, hold(v1alpha1.ReasonSandboxOfThisNode, web.UID)},
-		"a stopped one is claimed, not released":                                 {situation{toAll: true, reports: true, listed: one(StateNotReady, 0, NamespaceClosed)}, hold(v1alpha1.ReasonSandboxOfThisNode, web.UID)},
-		"a node that never saw it does not respond yet":                          {situation{toAll: true}, verdict{Kind: Pending}},
-		"a node that did not see it for sandboxCreationMax has nothing to claim": {situation{toAll: true, recalled: longAbsent}, verdict{Kind: NoClaim}},
-		"a node that never saw one that is settled has nothing to claim":         {situation{toAll: true, settled: true}, verdict{Kind: NoClaim}},
-		"one that is settled and has a task is claimed":                          {situation{toAll: true, settled: true, task: true}, hold(v1alpha1.ReasonSandboxNotLoaded, "")},
-		"a list from before it was settled does not count":                       {situation{toAll: true, settled: true, early: true}, verdict{Kind: Pending}},
-		"nor does one whose tasks could not be read":                             {situation{toAll: true, settled: true, blind: true}, refusal(v1alpha1.ReasonListFailed)},
-		"a failed list does not count":                                           {situation{toAll: true, recalled: longAbsent, failed: v1alpha1.ReasonListFailed}, refusal(v1alpha1.ReasonListFailed)},
+		"the node that had it claims it too, and releases nothing":                     {situation{toAll: true, recalled: seen}, hold(v1alpha1.ReasonSandboxOfThisNode, web.UID)},
+		"a stopped one is claimed, not released":                                       {situation{toAll: true, reports: true, listed: one(StateNotReady, 0, NamespaceClosed)}, hold(v1alpha1.ReasonSandboxOfThisNode, web.UID)},
+		"a node that never saw it does not respond yet":                                {situation{toAll: true}, verdict{Kind: Pending}},
+		"a node that did not see it for sandboxCreationMax has nothing to claim":       {situation{toAll: true, recalled: longAbsent}, verdict{Kind: NoClaim}},
+		"a node that never saw one of which the creation is done has nothing to claim": {situation{toAll: true, done: true}, verdict{Kind: NoClaim}},
+		"one of which it is done and that has a task is claimed":                       {situation{toAll: true, done: true, task: true}, hold(v1alpha1.ReasonSandboxNotLoaded, "")},
+		"a list from before it was done does not count":                                {situation{toAll: true, done: true, early: true}, verdict{Kind: Pending}},
+		"nor does one of which no task could be read":                                  {situation{toAll: true, done: true, blind: true}, refusal(v1alpha1.ReasonListFailed)},
+		"a failed list does not count":                                                 {situation{toAll: true, recalled: longAbsent, failed: v1alpha1.ReasonListFailed}, refusal(v1alpha1.ReasonListFailed)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) { compare(t, tc.want, tc.judge()) })

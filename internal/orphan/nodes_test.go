@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
-// A response is that of the machine in whose boot it was given. Of two machines with one boot ID, either may have given it.
+// A response is that of the machine that gave it, by its boot. Of two machines with one boot ID, either may have given it.
 func TestI3AResponseIsOfTheMachineThatGaveIt(t *testing.T) {
 	identity := func(machine, boot string) v1alpha1.NodeIdentity {
 		return v1alpha1.NodeIdentity{UID: "u1", MachineID: machine, SystemUUID: machine, BootID: boot}

@@ -44,7 +44,7 @@ func Fits(f *Facts, p Planned, now time.Time) *Diagnosis {
 			"leave the component admission-policy-protection out: the webhook protects pods without it")
 	}
 	if p.AdmissionPolicy && d.knows(policy, f.PoolsServed) && !f.PoolsServed.Get() {
-		d.add(Fail, policy, "the manifest has a MutatingAdmissionPolicy, and the API server serves no IPPools: the policy would protect every pod that names a network, and none would be let go",
+		d.add(Fail, policy, "the manifest has a MutatingAdmissionPolicy, and the API server serves no IPPools: the policy would protect every pod that names a network, and none would be unprotected",
 			"install whereabouts first, or leave the component admission-policy-protection out")
 	}
 	protectors(d, f, p)

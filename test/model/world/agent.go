@@ -66,7 +66,7 @@ func (t *turn) deliver(i int) {
 	to := t.From
 	a := &to.Agent[i]
 	for k := range now {
-		if now[k].Epoch == a.View[k].Epoch && now[k].All == a.View[k].All && (now[k].Settled == a.View[k].Settled || t.m.Off == SettledLate) {
+		if now[k].Epoch == a.View[k].Epoch && now[k].All == a.View[k].All && (now[k].CreationDone == a.View[k].CreationDone || t.m.Off == CreationDoneLate) {
 			continue
 		}
 		a.Fresh[k] = false

@@ -17,7 +17,7 @@ func (m *Model) outcome(s *State, i, k int, me uint8) handshake.Outcome {
 	if !a.View[k].All && !m.isShown(s, i, k, me) {
 		return handshake.Outcome{Kind: handshake.NoResponse, Reason: v1alpha1.ReasonNotThisMachine, Message: "the query is to another Node UID, or another boot"}
 	}
-	q := handshake.Query{SandboxID: boxID(k), RecordUID: s.recordUID(), Settled: a.View[k].Settled, Seen: now.Add(-time.Second)}
+	q := handshake.Query{SandboxID: boxID(k), RecordUID: s.recordUID(), CreationDone: a.View[k].CreationDone, Seen: now.Add(-time.Second)}
 	if !a.View[k].All {
 		q.NodeUID = nodeUID(me)
 	}

@@ -69,7 +69,7 @@ const (
 	ForgedEnd
 	ForgedLife
 	ForgedMachine
-	SettledLate
+	CreationDoneLate
 )
 
 // Scenario is a bounded piece of the world.

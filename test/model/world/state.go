@@ -176,9 +176,9 @@ type Query struct {
 	Early bool
 	// Waited: releaseDelay has passed since it was made, and for a query to all nodes nodeGoneDelay too.
 	Waited bool
-	// All: it is the query to all nodes. It is outside of the record, and its epoch is the generation of the object. Settled: its sandbox is not being
+	// All: it is the query to all nodes. It is outside of the record, and its epoch is the generation of the object. CreationDone: its sandbox is not being
 	// created any more.
-	All, Settled bool
+	All, CreationDone bool
 	// Living: the pod was not being deleted when it was made.
 	Living bool
 }

@@ -38,7 +38,7 @@ func Switches() []Named {
 		{Switch: ForgedEnd, Name: "a termination counted that another client may have written", Scenario: "forger, old ID"},
 		{Switch: ForgedMachine, Name: "another machine counted that another client may have written", Scenario: "forged machine"},
 		{Switch: ForgedLife, Name: "a report of a kubelet counted that another client may have written", Scenario: "forged report of a kubelet", Holds: true},
-		{Switch: SettledLate, Name: "list from before a query was settled counted", Scenario: "orphan, starting"},
+		{Switch: CreationDoneLate, Name: "list from before a sandbox was created counted", Scenario: "orphan, starting"},
 	}
 }
 

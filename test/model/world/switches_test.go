@@ -110,8 +110,8 @@ func TestEverySwitchIsNamedOnceAndHasAScenario(t *testing.T) {
 		}
 		seen[one.Switch] = true
 	}
-	if len(seen) != int(SettledLate) {
-		t.Errorf("%d switches are named, expected %d", len(seen), SettledLate)
+	if len(seen) != int(CreationDoneLate) {
+		t.Errorf("%d switches are named, expected %d", len(seen), CreationDoneLate)
 	}
 }
 

@@ -15,7 +15,7 @@ func (t *turn) time() {
 		t.absences(i)
 	}
 	t.queriesWait()
-	t.settles()
+	t.creationEnds()
 	t.unchanged()
 	t.nodeGone()
 }
@@ -91,13 +91,13 @@ func (t *turn) queriesWait() {
 	}
 }
 
-// settles: a query to all nodes is older than twice sandboxCreationMax, and the controller marks it.
-func (t *turn) settles() {
-	if query := t.From.Rec.Query[0]; !query.All || !query.Waited || query.Settled || t.From.isBeingCreated(0) {
+// creationEnds: a query to all nodes is older than twice sandboxCreationMax, and the controller marks it.
+func (t *turn) creationEnds() {
+	if query := t.From.Rec.Query[0]; !query.All || !query.Waited || query.CreationDone || t.From.isBeingCreated(0) {
 		return
 	}
 	to := t.From
-	to.Rec.Query[0].Settled = true
+	to.Rec.Query[0].CreationDone = true
 	t.Owed(to, t.Say("sandbox s0 is not being created any more, and the query to all nodes says so"))
 }
 
