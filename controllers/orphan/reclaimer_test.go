@@ -612,6 +612,24 @@ func TestANodeThatRespondedAndWentHoldsNoOrphan(t *testing.T) {
 	}
 }
 
+// TestI1ANodeThatClaimedAndWentHasToBeGone: its machine may still have the sandbox, or another one of the pod.
+func TestI1ANodeThatClaimedAndWentHasToBeGone(t *testing.T) {
+	node, gone := onepod.Node("node", "node-1", "m1"), onepod.Node("gone", "node-2", "m2")
+	s := newSearch(t, node, gone)
+	s.queryAll()
+	s.claims(gone, "")
+	s.reports(gone, func(r *v1alpha1.AllNodesResponse) { r.Claims[0].Reason = string(v1alpha1.ReasonSandboxReplaced) })
+	s.acknowledges(gone, 0)
+	s.look()
+	if err := s.Truth.Delete(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	s.acknowledges(node, 0)
+	if released := s.look(); released != 0 {
+		t.Errorf("%d addresses are released", released)
+	}
+}
+
 // TestAnOldQuerySaysThatTheCreationIsDone: a node that joins later need not wait for a sandbox that is being created.
 func TestAnOldQuerySaysThatTheCreationIsDone(t *testing.T) {
 	for name, tc := range map[string]struct {
