@@ -224,8 +224,9 @@ dev-down: build-dev ## Stop exactly what dev-up started
 ##@ Measure
 
 # ONLY are rows, with commas between them, or missing for those without a file in bin/bench; docs/performance.md keeps every row that is not measured
-# now. QUICK=1 makes one small repeat of each row, in minutes, and writes below bin/bench/quick. BASE is a commit: its manager is measured by the
+# now. QUICK=1 makes one small repeat of each row, in minutes, and writes below bin/bench/quick. REPEATS=40 makes more
+# repeats, for a row whose interval contains its target. BASE is a commit: its manager is measured by the
 # same command, for a column of its own. PROFILE=1 profiles the manager and the API server after each row, under its load.
 .PHONY: bench
-bench: kube build build-dev ## Measure what Holdfast costs: docs/performance.md, bin/bench/*.json (ONLY, QUICK, BASE, PROFILE)
-	@$(STEP) "measuring" bin/holdfast-dev bench $(ONLY:%=--only=%) $(if $(QUICK),--quick) $(if $(PROFILE),--profile) $(BASE:%=--base=%)
+bench: kube build build-dev ## Measure what Holdfast costs: docs/performance.md, bin/bench/*.json (ONLY, QUICK, REPEATS, BASE, PROFILE)
+	@$(STEP) "measuring" bin/holdfast-dev bench $(ONLY:%=--only=%) $(if $(QUICK),--quick) $(REPEATS:%=--repeats=%) $(if $(PROFILE),--profile) $(BASE:%=--base=%)

@@ -25,6 +25,7 @@ const onlyMissing = "missing"
 type benchFlags struct {
 	root, base           string
 	only                 []string
+	repeats              int
 	quick, profile, list bool
 }
 
@@ -44,6 +45,7 @@ bin/bench/before: the page shows them in a column of their own.`,
 		Example: `  holdfast-dev bench
   holdfast-dev bench --only creation-saturated,webhook-cpu
   holdfast-dev bench --only missing
+  holdfast-dev bench --only watched-writes --repeats 40
   holdfast-dev bench --quick
   holdfast-dev bench --profile --only webhook-cpu,finalizers
   holdfast-dev bench --base e0e9cf8 --only creation-saturated`,
@@ -55,12 +57,16 @@ bin/bench/before: the page shows them in a column of their own.`,
 				}
 				return nil
 			}
+			if f.repeats < 0 || f.quick && f.repeats > 0 {
+				return fmt.Errorf("--repeats %d: expected a positive number, and no --quick, which makes one repeat", f.repeats)
+			}
 			return f.run(cmd)
 		},
 	}
 	cmd.Flags().StringVar(&f.root, "root", "", "`folder` of the repository; default: the one that the working directory is in")
 	cmd.Flags().StringVar(&f.base, "base", "", "measure the manager of this `commit`, which is built in a worktree of its own")
 	cmd.Flags().StringSliceVar(&f.only, "only", nil, "`names` of the rows to measure, or "+onlyMissing+" for those that have no file; the files of the other rows are kept")
+	cmd.Flags().IntVar(&f.repeats, "repeats", 0, "make so `many` repeats of each row, where its own number leaves it undecided; default: 10, or 3 of those that take long")
 	cmd.Flags().BoolVar(&f.quick, "quick", false, "make one repeat of fewer operations for each row, to see that everything works")
 	cmd.Flags().BoolVar(&f.profile, "profile", false, "after each row, profile the manager and the API server under its load, into profiles/, and name the largest entries")
 	cmd.Flags().BoolVar(&f.list, "list", false, "list the rows and end")
@@ -81,7 +87,8 @@ func (f *benchFlags) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, logs.Close()) }()
-	o := bench.Options{Root: f.root, Results: work, Work: filepath.Join(work, "clusters"), Quick: f.quick, Profile: f.profile, Progress: cmd.OutOrStdout()}
+	o := bench.Options{Root: f.root, Results: work, Work: filepath.Join(work, "clusters"), Repeats: f.repeats, Quick: f.quick, Profile: f.profile,
+		Progress: cmd.OutOrStdout()}
 	if f.only = trim(f.only); len(f.only) == 1 && f.only[0] == onlyMissing {
 		o.Missing = true
 	} else {

@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,8 @@ type Options struct {
 	Missing bool
 	// Base reports whether Root is an older version than this program: rows may be impossible there.
 	Base bool
+	// Repeats of each row; 0 for its own number.
+	Repeats int
 	// Quick makes one repeat of fewer operations, to see that everything works.
 	Quick bool
 	// Profile repeats the first arm of each experiment with a cluster after it was measured, and profiles the manager and the API server meanwhile.
@@ -169,7 +172,7 @@ func (e experiment) parts(repeat int) int {
 // repeat runs the arms in turns: forth in one repeat and back in the next, so that what changes with time changes no ratio. Unless the
 // experiment is cold, what comes first is a repeat that is not counted.
 func (w *world) repeat(ctx context.Context, arms []arm, e experiment, what string) ([]result.Sample, error) {
-	first, last := 0, e.repeats
+	first, last := 0, cmp.Or(w.options.Repeats, e.repeats)
 	if e.cold {
 		first = 1
 	}
