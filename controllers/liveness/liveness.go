@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -36,11 +37,17 @@ type Observer struct {
 	clock         clock.PassiveClock
 	policiesSince func(context.Context) (time.Time, error)
 
+	kubelets sync.Map // *kubelet by the name of its node
 	mu       sync.Mutex
-	kubelets map[string]writes // by node
 	// read is when the list of Nodes began; byHardware has their names by machine ID and system UUID.
 	read       time.Time
 	byHardware map[[2]string][]string
+}
+
+// kubelet has the last list of its node's pods. While one caller lists them, only those wait that ask about the same node: a thousand Nodes may be gone at once.
+type kubelet struct {
+	listing sync.Mutex
+	last    atomic.Pointer[writes]
 }
 
 // writes is when a kubelet last wrote, by a list of pods.
@@ -51,7 +58,7 @@ type writes struct {
 
 // New makes an Observer without lists. policiesSince gives since when policies refuse reports of a kubelet by other accounts.
 func New(live client.Reader, c clock.PassiveClock, policiesSince func(context.Context) (time.Time, error)) *Observer {
-	return &Observer{live: live, clock: c, policiesSince: policiesSince, kubelets: map[string]writes{}}
+	return &Observer{live: live, clock: c, policiesSince: policiesSince}
 }
 
 // Node reads a Node as a fact. Without a name it reads nothing.
@@ -134,17 +141,18 @@ func (o *Observer) Kubelet(ctx context.Context, node string, since time.Time) (s
 // kubeletWrote is when a kubelet last wrote the status of a pod of a node, by the clock of the API server; nil if no pod shows it. A kubelet whose
 // Node object was deleted still terminates pods and reports that. Only pods count for which the policies refuse such writes by other clients.
 func (o *Observer) kubeletWrote(ctx context.Context, node string, since time.Time) (*metav1.Time, error) {
-	// The first call waits for a cache to fill, so the lock is not held.
 	judged, err := o.policiesSince(ctx)
 	if err != nil {
 		return nil, err
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if seen := o.kubelets[node]; o.isFresh(seen.read, since) {
+	kept, _ := o.kubelets.LoadOrStore(node, &kubelet{})
+	asked := kept.(*kubelet)
+	asked.listing.Lock()
+	defer asked.listing.Unlock()
+	if seen := asked.last.Load(); seen != nil && o.isFresh(seen.read, since) {
 		return seen.wrote, nil
 	}
-	seen := writes{read: o.clock.Now()}
+	seen := &writes{read: o.clock.Now()}
 	for pods, err := range pages.Of[corev1.PodList](ctx, o.live, client.MatchingFields{"spec.nodeName": node}) {
 		if err != nil {
 			return nil, fmt.Errorf("listing the pods of node %s for a sign of its kubelet: %w", node, err)
@@ -155,11 +163,12 @@ func (o *Observer) kubeletWrote(ctx context.Context, node string, since time.Tim
 			}
 		}
 	}
-	for name, old := range o.kubelets {
-		if !o.isFresh(old.read, time.Time{}) {
-			delete(o.kubelets, name)
+	asked.last.Store(seen)
+	o.kubelets.Range(func(name, other any) bool {
+		if last := other.(*kubelet).last.Load(); last != nil && !o.isFresh(last.read, time.Time{}) {
+			o.kubelets.CompareAndDelete(name, other)
 		}
-	}
-	o.kubelets[node] = seen
+		return true
+	})
 	return seen.wrote, nil
 }

@@ -5,6 +5,7 @@ package liveness
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -85,5 +87,43 @@ func TestI11AForgedReportIsNoSignOfLife(t *testing.T) {
 				t.Errorf("the kubelet wrote at %v (%v), alive wanted: %t", wrote, err, tc.alive)
 			}
 		})
+	}
+}
+
+// hangingList hangs while the pods of one node are listed.
+type hangingList struct {
+	podsOfNode
+	node            string
+	listing, resume chan struct{}
+}
+
+func (h hangingList) List(ctx context.Context, into client.ObjectList, opts ...client.ListOption) error {
+	var o client.ListOptions
+	o.ApplyOptions(opts)
+	if o.FieldSelector.Matches(fields.Set{"spec.nodeName": h.node}) {
+		close(h.listing)
+		<-h.resume
+	}
+	return h.podsOfNode.List(ctx, into, opts...)
+}
+
+// TestOneNodeWithASlowListKeepsNoOtherWaiting: with a lock for all, a thousand deleted Nodes have their signs read one after the other.
+func TestOneNodeWithASlowListKeepsNoOtherWaiting(t *testing.T) {
+	h := hangingList{node: "slow", listing: make(chan struct{}), resume: make(chan struct{})}
+	f := New(h, clocktesting.NewFakePassiveClock(now), func(context.Context) (time.Time, error) { return now, nil })
+	slow := make(chan error, 2)
+	for range cap(slow) { // both are served by one list: a second one would close the channel again
+		go func() {
+			_, err := f.kubeletWrote(t.Context(), "slow", time.Time{})
+			slow <- err
+		}()
+	}
+	<-h.listing
+	if _, err := f.kubeletWrote(t.Context(), "other", time.Time{}); err != nil {
+		t.Error(err)
+	}
+	close(h.resume)
+	if err := errors.Join(<-slow, <-slow); err != nil {
+		t.Error(err)
 	}
 }
