@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -44,8 +45,8 @@ type NodeSliceOptions struct {
 // NodeSliceGuard gives a slice that a write takes from a node back to it, in the same write, while entries remain in the
 // node's pool of it. The pool of the next node has another name and would start empty: the same addresses twice.
 //
-// It refuses nothing. whereabouts takes slices from deleted nodes and gives slices to new ones in one write, so a refusal
-// would leave the new nodes without.
+// It refuses no update. whereabouts takes slices from deleted nodes and gives slices to new ones in one write, so a refusal
+// would leave the new nodes without. A deletion takes all slices, and is refused while entries remain in any (docs/decisions/0322).
 type NodeSliceGuard struct {
 	options  NodeSliceOptions
 	recorder events.EventRecorder
@@ -55,7 +56,7 @@ type NodeSliceGuard struct {
 }
 
 // slicesTaken is the registration of NodeSliceGuard.
-var slicesTaken = whereaboutsRegistration("NodeSlicePool", "nodeslicepools", admissionv1.Update)
+var slicesTaken = whereaboutsRegistration("NodeSlicePool", "nodeslicepools", admissionv1.Update, admissionv1.Delete)
 
 var _ admission.Handler = &NodeSliceGuard{}
 
@@ -83,9 +84,9 @@ func newNodeSliceGuard(recorder events.EventRecorder, o NodeSliceOptions) (*Node
 	return &NodeSliceGuard{options: o, recorder: recorder, events: eventlimit.New(o.Clock, eventBounds)}, nil
 }
 
-// Handle allows every write, and changes those that take a slice that is, or may be, in use.
+// Handle allows every update, and changes those that take a slice that is, or may be, in use.
 func (k *NodeSliceGuard) Handle(ctx context.Context, req admission.Request) admission.Response {
-	if req.Operation != admissionv1.Update || req.UserInfo.Username == k.options.ManagerUser || !k.options.Slices.GuardsSlices(req.Namespace) {
+	if req.UserInfo.Username == k.options.ManagerUser || !k.options.Slices.Guards(req.Namespace) {
 		return admission.Allowed("")
 	}
 	ctx, cancel := context.WithTimeout(ctx, k.options.Timeout)
@@ -98,6 +99,9 @@ func (k *NodeSliceGuard) Handle(ctx context.Context, req admission.Request) admi
 	before, err := k.options.Slices.DecodeSlicePool(req.OldObject.Raw)
 	if err != nil {
 		return CouldNotTell(err)
+	}
+	if deletes(&req) {
+		return k.judgeDeletion(ctx, &req, before)
 	}
 	after, err := k.options.Slices.DecodeSlicePool(req.Object.Raw)
 	if err != nil {
@@ -121,6 +125,25 @@ func (k *NodeSliceGuard) Handle(ctx context.Context, req admission.Request) admi
 		response = response.WithWarnings(presentable(abridge(messages))...)
 	}
 	return response
+}
+
+// judgeDeletion refuses a deletion while a slice is, or may be, in use. whereabouts deletes the object of a network once any definition of its name, in
+// any namespace, is deleted, and tries again until it succeeds.
+func (k *NodeSliceGuard) judgeDeletion(ctx context.Context, req *admission.Request, pool *ipam.SlicePool) admission.Response {
+	taken := ipam.TakenSlices(pool, &ipam.SlicePool{Range: pool.Range, Size: pool.Size})
+	for some := range slices.Chunk(taken, casesAtOnce) {
+		whys := k.judge(ctx, pool, some)
+		at := slices.IndexFunc(whys, func(why string) bool { return why != "" })
+		if at < 0 {
+			continue
+		}
+		text := fmt.Sprintf("%s: NodeSlicePool %s is not deleted while addresses of it are in use: slice %s of node %s: %s. Without it the range would be divided anew, "+
+			"and nodes would hand out addresses in use. Delete the pods of the network first; to delete it all the same, set its annotation holdfast.dev/break-glass to the reason.",
+			v1alpha1.ReasonUnsafeReleaseRefused, pool, some[at].Range, some[at].Node, whys[at])
+		k.emit(req, pool, &some[at], text)
+		return admission.Denied(text)
+	}
+	return admission.Allowed("")
 }
 
 // judge returns for each slice why it stays; empty if it may be taken. The reads go side by side: a write that takes the slices of a

@@ -33,7 +33,7 @@ func slicesInUse(entries map[string]int) sliceUses {
 	return sliceUses{whereabouts.New(whereabouts.Options{}), entries}
 }
 
-func (sliceUses) GuardsSlices(namespace string) bool { return namespace == "kube-system" }
+func (sliceUses) Guards(namespace string) bool { return namespace == "kube-system" }
 
 func (u sliceUses) SliceUse(ctx context.Context, _ *ipam.SlicePool, slice ipam.Slice) (ipam.SliceUse, error) {
 	switch slice.Node {
@@ -86,6 +86,48 @@ func sliceWrite(t *testing.T, before, after []string) admission.Request {
 	}}
 }
 
+// TestADeletionWaitsUntilNoSliceIsInUse: a definition of the same name in another namespace has whereabouts delete the object.
+func TestADeletionWaitsUntilNoSliceIsInUse(t *testing.T) {
+	ending := func(t *testing.T, r *admission.Request) { // an update that deletes
+		t.Helper()
+		r.Operation, r.Object = admissionv1.Update, runtime.RawExtension{Raw: []byte(`{"metadata":{"namespace":"kube-system","name":"net","deletionTimestamp":"2026-01-02T03:04:05Z"}}`)}
+	}
+	for name, tc := range map[string]struct {
+		nodes   []string
+		change  func(*testing.T, *admission.Request)
+		refused bool
+		// contains is in the refusal and in the event.
+		contains []string
+	}{
+		"one slice is in use":               {nodes: []string{"", "e", "b"}, refused: true, contains: []string{"slice 10.0.0.128/26 of node b: IPPool kube-system/pool-b still holds 7"}},
+		"whether one is in use is unknown":  {nodes: []string{"unknown"}, refused: true, contains: []string{"could not be read (no response)"}},
+		"the response is late":              {nodes: []string{"hangs"}, refused: true, contains: []string{"could not be read"}},
+		"an update deletes it":              {nodes: []string{"a"}, change: ending, refused: true, contains: []string{"of node a"}},
+		"each slice is empty, or no node's": {nodes: []string{"e", "", "f"}},
+		"it is of another namespace":        {nodes: []string{"a"}, change: func(_ *testing.T, r *admission.Request) { r.Namespace = "default" }},
+		"the manager deletes it":            {nodes: []string{"a"}, change: func(_ *testing.T, r *admission.Request) { r.UserInfo.Username = managerUser }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k, recorded := sliceGuard(t)
+			req := sliceWrite(t, tc.nodes, nil)
+			req.Operation, req.Object = admissionv1.Delete, runtime.RawExtension{}
+			if tc.change != nil {
+				tc.change(t, &req)
+			}
+			response := k.Handle(t.Context(), req)
+			var said []string
+			if !response.Allowed {
+				said = append(said, response.Result.Message)
+			}
+			if response.Allowed == tc.refused || (tc.refused && response.Result.Code != http.StatusForbidden) {
+				t.Errorf("allowed: %t (%v), want refused: %t", response.Allowed, response.Result, tc.refused)
+			}
+			checkMessages(t, tc.contains, said)
+			checkMessages(t, tc.contains, drain(recorded))
+		})
+	}
+}
+
 func TestASliceInUseStaysWithItsNode(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before, after []string
@@ -117,7 +159,6 @@ func TestASliceInUseStaysWithItsNode(t *testing.T) {
 		"a free one is given away":   {before: []string{"a", "", ""}, after: []string{"a", "c", ""}},
 		"the manager clears it":      {before: []string{"a"}, after: []string{""}, change: func(r *admission.Request) { r.UserInfo = authenticationv1.UserInfo{Username: managerUser} }},
 		"it is of another namespace": {before: []string{"a"}, after: []string{""}, change: func(r *admission.Request) { r.Namespace = "default" }},
-		"the object is deleted":      {before: []string{"a"}, after: []string{""}, change: func(r *admission.Request) { r.Operation = admissionv1.Delete }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k, recorded := sliceGuard(t)

@@ -71,6 +71,8 @@ func (r reviewed) ReservationHolders(_ context.Context, _ ipam.Reservation, podE
 	return r.cluster.holders, r.cluster.holdersErr
 }
 
+func (reviewed) Guards(namespace string) bool { return namespace != "elsewhere" }
+
 func (r reviewed) Find(ipam.Query) ipam.Snapshot { return ipam.Snapshot{Entries: r.cluster.seen} }
 
 func (c *cluster) read(ctx context.Context, object any) error {

@@ -33,6 +33,8 @@ type AdmittedEntry struct {
 // Reviewable is a backend whose objects admission can review.
 type Reviewable interface {
 	Backend
+	// Guards reports whether the objects of a namespace are guarded at all.
+	Guards(namespace string) bool
 	// DecodePool reads the raw pool of an admission request. An unreadable range is no error: the pool still has entries.
 	DecodePool(raw []byte) (*AdmittedPool, error)
 	// DecodePools reads the raw pools of an update, without the entries that did not change.

@@ -85,8 +85,8 @@ type Sliced interface {
 	// ClearSlice takes the slice at an index from its node. It fails with ErrSliceChanged if the object is not as it was read.
 	ClearSlice(ctx context.Context, pool *SlicePool, index int) error
 
-	// GuardsSlices reports whether the slices of a namespace are guarded at all.
-	GuardsSlices(namespace string) bool
+	// Guards reports whether the objects of a namespace are guarded at all.
+	Guards(namespace string) bool
 	// DecodeSlicePool reads the raw object of an admission request.
 	DecodeSlicePool(raw []byte) (*SlicePool, error)
 	// KeepSlices is the JSON patch of the object after a write that gives slices back to the nodes that had them.

@@ -24,7 +24,7 @@ const justNow = time.Second
 
 // poolsAround reads, live, the identity of each pool that can hold an address of a reservation. A list of all pools takes 80 ms, for which the node
 // and all its CNI calls wait: the API server brings its watch cache up to date ten times a second. So the cache names the pools, if it has just been
-// given one of them as it is live (docs/decisions/0300). Otherwise all pools of the namespace are listed, which need not be one that is configured.
+// given one of them as it is live (docs/decisions/0300). Otherwise all pools of the namespace are listed.
 func (b *Backend) poolsAround(ctx context.Context, r ipam.Reservation) ([]metav1.ObjectMeta, error) {
 	var pools []metav1.ObjectMeta
 	namespace := keyOf(r.Name).Namespace

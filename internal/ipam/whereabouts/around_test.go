@@ -105,17 +105,6 @@ func TestI6PoolsAreListedUnlessTheWatchHasJustShownOne(t *testing.T) {
 	}
 }
 
-// TestI6ANamespaceThatIsNotConfiguredIsListed has a pool of another namespace hold the address of a reservation there.
-func TestI6ANamespaceThatIsNotConfiguredIsListed(t *testing.T) {
-	pool := newPool("10.0.0.0-24", "10.0.0.0/24", "5", map[string]wb.IPAllocation{"7": {ContainerID: "sb", PodRef: "ns/web-0", IfName: "net1"}})
-	pool.Namespace = "elsewhere"
-	b := sliceBackend(t, interceptor.Funcs{}, nil, pool)
-	keys, err := b.ReservationHolders(t.Context(), ipam.Reservation{Name: "elsewhere/10.0.0.7", PodRef: "ns/web-0", Interface: "net1"}, true)
-	if err != nil || len(keys) != 1 || keys[0].Pool != "elsewhere/10.0.0.0-24" {
-		t.Errorf("holders %v (%v), want that of the pool", keys, err)
-	}
-}
-
 // TestAPoolOfAnUnreadableRangeMayHoldEachAddress has one beside a pool that the watch has just shown.
 func TestAPoolOfAnUnreadableRangeMayHoldEachAddress(t *testing.T) {
 	pools := []*wb.IPPool{newPool("10.0.0.0-24", "10.0.0.0/24", "5", nil),

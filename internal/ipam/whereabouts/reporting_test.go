@@ -13,7 +13,7 @@ import (
 )
 
 // reads are the methods of a Backend that write nothing. A new method belongs here, or Reporting needs one of its name.
-var reads = []string{"All", "CachedReservations", "Covers", "DecodePool", "DecodePools", "DecodeReservation", "DecodeSlicePool", "Find", "GuardsSlices", "HasSynced", "KeepSlices", "Live", "Manages", "Name", "NodeOf", "PoolReference", "Ranges", "ReconcilerShared", "ReservationAddresses",
+var reads = []string{"All", "CachedReservations", "Covers", "DecodePool", "DecodePools", "DecodeReservation", "DecodeSlicePool", "Find", "Guards", "HasSynced", "KeepSlices", "Live", "Manages", "Name", "NodeOf", "PoolReference", "Ranges", "ReconcilerShared", "ReservationAddresses",
 	"ReservationHolders", "ReservationName", "ReservationNames", "ReservationReference", "Reservations", "ReservationsSynced", "Reserves", "SameReservation", "Setup",
 	"SlicePool", "SlicePoolReference", "SlicePools", "SliceUse", "Subscribe", "Usage", "Versions", "WatchReservations"}
 

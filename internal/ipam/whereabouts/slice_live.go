@@ -25,8 +25,8 @@ import (
 // errNotListed: the cache has not seen every pool yet.
 var errNotListed = errors.New("the IPPools have not been listed yet")
 
-// GuardsSlices reports whether the NodeSlicePools of a namespace are whereabouts' own, as configured.
-func (b *Backend) GuardsSlices(namespace string) bool {
+// Guards reports whether the objects of a namespace are whereabouts' own, as configured.
+func (b *Backend) Guards(namespace string) bool {
 	return slices.Contains(b.options.Namespaces, namespace)
 }
 

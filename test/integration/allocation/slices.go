@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -171,6 +172,37 @@ var _ = suite.Describe("The slice of a node that is gone", func() {
 	})
 })
 
+// Both definitions are whereabouts' business: its controller looks for one by the name alone, in the namespace of whichever was deleted.
+var _ = suite.Describe("A definition of the same name in another namespace", func() {
+	deleteNamesake := func(ctx context.Context, s slices) {
+		GinkgoHelper()
+		story.Define(ctx, "default", s.Name, story.Config(s.Name, story.Settings{"range": s.CIDR(24)}))
+		namesake := &nadv1.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: s.Name}}
+		Expect(admin.Delete(ctx, namesake)).To(Succeed())
+	}
+
+	It("has whereabouts delete the slices of a network without the guard", func(ctx context.Context) {
+		s, a, _ := divided(ctx)
+		s.allocate(ctx, a, "old")
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(s.pool()), s.pool())).To(Succeed())
+		deleteNamesake(ctx, s)
+		Eventually(ctx, s.owners).Should(BeEmpty())
+	})
+
+	It("does not with the guard, until no address of the network is in use", func(ctx context.Context) {
+		guarded(ctx)
+		s, a, b := divided(ctx)
+		s.allocate(ctx, a, "old")
+		deleteNamesake(ctx, s)
+		Eventually(ctx, s.notes).WithArguments(v1alpha1.ReasonSliceKept).Should(ContainElement(And(ContainSubstring("is not deleted"), ContainSubstring(a.Name))))
+		Expect(s.owners(ctx)).To(Equal([]string{a.Name, b.Name, "", ""}))
+
+		By("the last entry being removed, after which whereabouts deletes it")
+		s.empty(ctx, a)
+		Eventually(ctx, s.owners).Should(BeEmpty())
+	})
+})
+
 // step is one of a JSON patch.
 type step struct {
 	Op    string `json:"op"`
@@ -216,6 +248,7 @@ var _ = suite.Describe("A write of a NodeSlicePool", Ordered, func() {
 
 	BeforeEach(func(ctx context.Context) {
 		pool := s.pool()
+		pool.Annotations = map[string]string{"holdfast.dev/break-glass": "the end of the spec"}
 		pool.Spec = wbv1alpha1.NodeSlicePoolSpec{Range: s.CIDR(24), SliceSize: sliceSize}
 		pool.Status.Allocations = before
 		Expect(admin.Create(ctx, pool)).To(Succeed())

@@ -315,8 +315,9 @@ func (w *world) slicedNetwork(ctx context.Context, name string, more settings, n
 // slices is the division of the network that has the namespace's name.
 func (w *world) slices(nodes ...string) *wbv1alpha1.NodeSlicePool {
 	pool := &wbv1alpha1.NodeSlicePool{
-		ObjectMeta: metav1.ObjectMeta{Namespace: simnode.WhereaboutsNamespace, Name: w.namespace},
-		Spec:       wbv1alpha1.NodeSlicePoolSpec{Range: w.first.String(), SliceSize: "/26"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: simnode.WhereaboutsNamespace, Name: w.namespace,
+			Annotations: map[string]string{"holdfast.dev/break-glass": "a node loses its slice in this story"}},
+		Spec: wbv1alpha1.NodeSlicePoolSpec{Range: w.first.String(), SliceSize: "/26"},
 	}
 	for i, node := range nodes {
 		pool.Status.Allocations = append(pool.Status.Allocations, wbv1alpha1.NodeSliceAllocation{
