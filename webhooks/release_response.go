@@ -39,7 +39,8 @@ func (f finding) isRefusal() bool { return f.Outcome != releaseguard.Allow }
 
 // respond judges an authentic request in time and responds by the mode.
 func (g *releaseGuard) respond(ctx context.Context, req *admission.Request, r registration, judge func(context.Context, *admission.Request) []finding) admission.Response {
-	if g.options.Mode == configv1alpha1.ReleaseModeOff {
+	// Of pools elsewhere the manager sees nothing: a DEL that is left to it would never be made good.
+	if g.options.Mode == configv1alpha1.ReleaseModeOff || !g.options.Backend.Guards(req.Namespace) {
 		return admission.Allowed("")
 	}
 	started := g.options.Clock.Now()

@@ -67,6 +67,8 @@ func TestReservations(t *testing.T) {
 	}{
 		"a deletion while a pool holds the address": {
 			cluster: &cluster{holders: holders}, request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0")}},
+		"a deletion in a namespace that is not guarded": {allowed: true,
+			cluster: &cluster{holders: holders}, request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, Namespace: "elsewhere", OldObject: reservation("default/web-0")}},
 		"a deletion while the pools cannot be read": {
 			cluster: &cluster{holdersErr: errors.New("timeout")}, request: admissionv1.AdmissionRequest{Operation: admissionv1.Delete, OldObject: reservation("default/web-0")}},
 		"a deletion while no pool holds it": {

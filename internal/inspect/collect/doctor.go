@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
@@ -19,6 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/inspect"
 	"github.com/holdfast-dev/holdfast/internal/inspect/doctor"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
+	"github.com/holdfast-dev/holdfast/internal/pages"
 	"github.com/holdfast-dev/holdfast/internal/release"
 )
 
@@ -119,6 +121,7 @@ func (c *Cluster) nodePolicies(ctx context.Context) ([]v1alpha1.NodeResourcePoli
 // ipam reads whether pools are served, and whether the DaemonSets by which CNI DEL is known exist.
 func (c *Cluster) ipam(ctx context.Context, f *doctor.Facts) {
 	f.PoolsServed = release.FactOf(c.served(ctx, ippools))
+	f.PoolNamespaces = release.FactOf(c.poolNamespaces(ctx))
 	f.SlicePoolsServed = release.FactOf(c.served(ctx, ippools.GroupVersion().WithResource("nodeslicepools")))
 	f.DaemonSets = map[string]release.Fact[*appsv1.DaemonSet]{}
 	if !f.Configuration.IsKnown() {
@@ -129,6 +132,17 @@ func (c *Cluster) ipam(ctx context.Context, f *doctor.Facts) {
 			f.DaemonSets[name] = orAbsent(read[appsv1.DaemonSet](ctx, c, client.ObjectKey(ref), "daemonsets.apps"))
 		}
 	}
+}
+
+// poolNamespaces are the namespaces with IPPools; none where the type is not served.
+func (c *Cluster) poolNamespaces(ctx context.Context) ([]string, error) {
+	namespaces := sets.New[string]()
+	err := walk(ctx, c, inspect.PoolResource, pages.Metadata(ctx, c.Client, ippools.GroupVersion().WithKind("IPPool")), func(list *metav1.PartialObjectMetadataList) {
+		for i := range list.Items {
+			namespaces.Insert(list.Items[i].Namespace)
+		}
+	})
+	return sets.List(namespaces), orUnserved(err, new(bool))
 }
 
 // errNotProtected is why a dry run proves nothing.

@@ -92,7 +92,7 @@ func wellInstalled(t *testing.T) *Facts {
 		Certificate:       secret(certificate), Issuing: known(issued(now.Add(30 * day))), Protection: release.Known(Protection{Finalizer: true, Label: true}), Updates: []Update{{Pod: "apps/web"}},
 		Rights: []Right{{Account: "m", Verb: "get", Resource: "pods", Allowed: true}}, Records: release.Known([]v1alpha1.IPAllocation{}), GuardedNodes: release.Known([]v1alpha1.GuardedNode{}),
 		Events: release.Known([]inspect.Event{}), DaemonSets: map[string]release.Fact[*appsv1.DaemonSet]{"kube-system/whereabouts": release.Known(&appsv1.DaemonSet{})},
-		Policies: release.Known([]v1alpha1.NodeResourcePolicy{}), PoolsServed: release.Known(true), SlicePoolsServed: release.Known(true),
+		Policies: release.Known([]v1alpha1.NodeResourcePolicy{}), PoolsServed: release.Known(true), SlicePoolsServed: release.Known(true), PoolNamespaces: release.Known([]string{"kube-system"}),
 		MutatingPoliciesServed: release.Known(true), Older: release.Known([]string(nil)),
 	}
 }
@@ -247,7 +247,9 @@ func TestDiagnose(t *testing.T) {
 		}, "bootstrap", Fail, "no pod starts"},
 		"a right is missing":            {func(_ *testing.T, f *Facts) { f.Rights[0].Allowed = false }, "rights of the accounts", Fail, "m may not get pods"},
 		"rights could not be asked for": {func(_ *testing.T, f *Facts) { f.RightsUnread = "no right" }, "rights of the accounts", Warn, "no right"},
-		"no pools are served":           {func(_ *testing.T, f *Facts) { f.PoolsServed = release.Known(false) }, "IPAM", Fail, "serves no IPPools"},
+		"pools elsewhere": {func(_ *testing.T, f *Facts) { f.PoolNamespaces = release.Known([]string{"kube-system", "wb"}) }, "IPAM", Fail,
+			"IPPools in wb are not guarded: whereabouts.namespaces has kube-system"},
+		"no pools are served": {func(_ *testing.T, f *Facts) { f.PoolsServed = release.Known(false) }, "IPAM", Fail, "serves no IPPools"},
 		"a DaemonSet of CNI DEL is missing": {func(_ *testing.T, f *Facts) {
 			f.DaemonSets["kube-system/whereabouts"] = release.Absent[*appsv1.DaemonSet]()
 		}, "IPAM", Warn, "there is no DaemonSet kube-system/whereabouts"},

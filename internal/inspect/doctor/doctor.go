@@ -70,6 +70,8 @@ type Facts struct {
 	Unserved inspect.Unserved
 	// These are whether the API server serves IPPools, NodeSlicePools and MutatingAdmissionPolicy v1.
 	PoolsServed, SlicePoolsServed, MutatingPoliciesServed release.Fact[bool]
+	// PoolNamespaces are those with IPPools, sorted.
+	PoolNamespaces release.Fact[[]string]
 }
 
 // AdmissionPolicies are what the API server evaluates itself.

@@ -157,6 +157,13 @@ func ipam(d *Diagnosis, f *Facts, _ time.Time) {
 		d.add(Fail, name, "the API server serves no IPPools: nothing is known of any address, and every pod that may hold one stays protected", "install whereabouts")
 		return
 	}
+	if d.knows(name, f.PoolNamespaces) && f.Configuration.IsKnown() {
+		guarded := f.Configuration.Get().Whereabouts.Namespaces
+		if outside := sets.List(sets.New(f.PoolNamespaces.Get()...).Delete(guarded...)); len(outside) > 0 {
+			d.add(Fail, name, fmt.Sprintf("IPPools in %s are not guarded: whereabouts.namespaces has %s", strings.Join(outside, ", "), strings.Join(guarded, ", ")),
+				"add the namespace to whereabouts.namespaces, or delete IPPools that nothing uses")
+		}
+	}
 	for _, daemonSet := range sets.List(sets.KeySet(f.DaemonSets)) {
 		if f.DaemonSets[daemonSet].IsAbsent() {
 			d.add(Warn, name, "there is no DaemonSet "+daemonSet+", by which the nodes' own CNI DEL is known", "name the one that runs CNI DEL in unsafeReleases.daemonSets; with mode Deny every DEL of another account is refused")
