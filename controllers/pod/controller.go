@@ -343,7 +343,7 @@ func (r *Reconciler) unprotect(ctx context.Context, seen *view, decision release
 			return r.explainRefused(ctx, seen, decision, records.Delete(ctx, r.client, seen.record))
 		})
 	}
-	if seen.podFact.IsKnown() && seen.podFact.Get().Ending.ByKubelet() {
+	if seen.podFact.IsKnown() && (decision.Row == release.RowNoAddresses || seen.podFact.Get().Ending.ByKubelet()) {
 		slices.Reverse(steps)
 	}
 	for _, step := range steps {

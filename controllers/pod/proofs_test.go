@@ -4,6 +4,7 @@ package pod
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
 )
 
@@ -26,18 +28,29 @@ const (
 // TestTheObjectWithTheProofIsWrittenLast: a failure between the two writes leaves the proof to the next pass.
 func TestTheObjectWithTheProofIsWrittenLast(t *testing.T) {
 	node := onepod.Node("node", "node-1", "m1")
+	shared := onepod.FinishedPod() // of k3s
+	shared.DeletionGracePeriodSeconds, shared.CreationTimestamp = new(int64(0)), metav1.NewTime(onepod.Now.Add(-2*time.Minute))
+	shared.ManagedFields[0].Manager = "k3s"
+	shared.ManagedFields[0].FieldsV1 = metav1.NewFieldsV1(`{"f:status":{"f:phase":{},"f:conditions":{"k:{\"type\":\"ContainersReady\"}":{"f:reason":{},"f:status":{}}}}}`)
+	shared.Status.Conditions = []corev1.PodCondition{{Type: corev1.ContainersReady, Status: corev1.ConditionFalse, Reason: "PodCompleted"}}
+	shared.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(onepod.Now)}}}}
 	cases := map[string]struct {
 		objects []client.Object
 		want    []string
 	}{
 		"a pod that its kubelet ended proves its own end": {
 			[]client.Object{onepod.FinishedPod(), onepod.RecordOfOld(onepod.OldMachine()), node}, []string{deletesRecord, takesFinalizerOff}},
+		"so does one whose end a process of both kubelet and PodGC wrote": {
+			[]client.Object{shared, onepod.RecordOfOld(onepod.OldMachine()), node}, []string{deletesRecord, takesFinalizerOff}},
 		"of a pod on a node that is gone, the record has the proof": {
 			[]client.Object{onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine())}, []string{takesFinalizerOff, deletesRecord}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			f := newWorld(t, tc.objects...)
+			if slices.Contains(tc.objects, client.Object(shared)) {
+				f.r.options.Evidence, f.JudgedSince = release.EvidenceAgent, onepod.Now.Add(-time.Hour)
+			}
 			f.absence.Since = onepod.Now.Add(-time.Hour)
 			f.Pool.Entries = nil
 			f.FailWrites = tc.want[0]
