@@ -197,7 +197,12 @@ type livePools struct {
 }
 
 func (r *Reconciler) poolsLive(ctx context.Context, views []*view) (*livePools, error) {
-	found := &livePools{entries: map[sandboxID][]ipam.Entry{}}
+	found, disownedBy := &livePools{entries: map[sandboxID][]ipam.Entry{}}, map[sandboxID]string{}
+	for _, v := range views {
+		if v.record != nil {
+			disownedBy[v.id] = string(v.record.Spec.DisownedBy)
+		}
+	}
 	for _, backend := range r.options.Backends {
 		query := ipam.Query{}
 		for _, v := range views {
@@ -212,8 +217,8 @@ func (r *Reconciler) poolsLive(ctx context.Context, views []*view) (*livePools, 
 		found.problems = append(found.problems, part.Problems...)
 	}
 	for i := range found.all {
-		e := found.all[i]
-		if e.Releasing == "" || e.Releasing == v1alpha1.OrphanPrefix+e.SandboxID {
+		e := found.all[i] // the pod that disowns it writes its record before the tombstone
+		if e.Releasing == "" || e.Releasing == v1alpha1.OrphanPrefix+e.SandboxID || e.Releasing == disownedBy[sandboxID(e.SandboxID)] {
 			found.entries[sandboxID(e.SandboxID)] = append(found.entries[sandboxID(e.SandboxID)], e)
 		}
 	}

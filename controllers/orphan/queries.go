@@ -3,6 +3,7 @@
 package orphan
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -23,10 +24,21 @@ import (
 
 // +kubebuilder:rbac:groups=holdfast.dev,resources=allnodesqueries,verbs=get;list;watch;create;update
 
+// wantedQuery is the pod UID that disowned the sandbox, and the place of the first of the requests for the query.
+type wantedQuery struct {
+	disownedBy types.UID
+	turn       int64
+}
+
 // want requests a query to all nodes about an orphan.
 func (k *reclaimer) want(id sandboxID, disownedBy types.UID) {
 	k.mu.Lock()
-	k.wanted[id] = disownedBy
+	k.turns++
+	request := wantedQuery{disownedBy: disownedBy, turn: k.turns}
+	if before, isWanted := k.wanted[id]; isWanted {
+		request.turn = before.turn
+	}
+	k.wanted[id] = request
 	k.mu.Unlock()
 	k.wake()
 }
@@ -133,8 +145,9 @@ func (k *reclaimer) change(ctx context.Context, all *v1alpha1.AllNodesQuery) boo
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	at := nodelife.RoundUp(k.orphans.clock.Now())
-	for _, id := range slices.Sorted(maps.Keys(k.wanted)) {
-		query := v1alpha1.OrphanQuery{SandboxID: string(id), DisownedBy: k.wanted[id], Epoch: all.Generation + 1, Time: at}
+	byTurn := func(a, b sandboxID) int { return cmp.Compare(k.wanted[a].turn, k.wanted[b].turn) } // the capacity goes to what has waited longest
+	for _, id := range slices.SortedFunc(maps.Keys(k.wanted), byTurn) {
+		query := v1alpha1.OrphanQuery{SandboxID: string(id), DisownedBy: k.wanted[id].disownedBy, Epoch: all.Generation + 1, Time: at}
 		switch i := slices.IndexFunc(all.Spec.Queries, func(q v1alpha1.OrphanQuery) bool { return q.SandboxID == query.SandboxID }); {
 		case i >= 0 && all.Spec.Queries[i].DisownedBy == query.DisownedBy:
 			delete(k.wanted, id)

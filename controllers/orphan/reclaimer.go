@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -49,8 +48,9 @@ type reclaimer struct {
 	reports atomic.Pointer[reports]
 
 	mu sync.Mutex
-	// wanted are the orphans about which all nodes are to be queried, with the pod UID that disowned each.
-	wanted map[sandboxID]types.UID
+	// wanted are the orphans about which all nodes are to be queried, and turns counts these requests.
+	wanted map[sandboxID]wantedQuery
+	turns  int64
 	// complete are those to which all nodes have responded by the caches.
 	complete sets.Set[sandboxID]
 	// readFor are those that became complete before the live reports were read, and not again since.
@@ -60,7 +60,7 @@ type reclaimer struct {
 }
 
 func newReclaimer(of *Reconciler) *reclaimer {
-	return &reclaimer{orphans: of, woken: make(chan struct{}, 1), held: map[sandboxID]time.Time{}, wanted: map[sandboxID]types.UID{}, complete: sets.New[sandboxID]()}
+	return &reclaimer{orphans: of, woken: make(chan struct{}, 1), held: map[sandboxID]time.Time{}, wanted: map[sandboxID]wantedQuery{}, complete: sets.New[sandboxID]()}
 }
 
 func (k *reclaimer) setup(mgr manager.Manager) error {

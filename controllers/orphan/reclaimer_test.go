@@ -274,6 +274,41 @@ func TestI5OnlyResponsesToTheStandingQueryCount(t *testing.T) {
 	})
 }
 
+// TestAnOrphanThatWaitsLongestIsQueriedNext: with more orphans than queries, the order of their IDs would have some wait for ever.
+func TestAnOrphanThatWaitsLongestIsQueriedNext(t *testing.T) {
+	s := newSearch(t, onepod.Node("node", "node-1", "m1"))
+	s.r.options.MaxQueries = 1
+	for _, id := range []sandboxID{"z", "a", "z"} {
+		record := s.record()
+		record.Name = v1alpha1.OrphanPrefix + string(id)
+		s.Apply(record)
+		s.r.reclaimer.want(id, "")
+	}
+	if _, err := s.r.reclaimer.round(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if queried := s.queries().Spec.Queries; len(queried) != 1 || queried[0].SandboxID != "z" {
+		t.Errorf("queried %v, want z, which has waited longest", queried)
+	}
+}
+
+// TestI10ALiveLookSeesTheTombstoneOfThePodThatDisowns: that pod writes the orphan's record before it replaces its own tombstone.
+func TestI10ALiveLookSeesTheTombstoneOfThePodThatDisowns(t *testing.T) {
+	for name, tc := range map[string]struct {
+		releasing string
+		seen      bool
+	}{"that pod's": {"old", true}, "another record's": {"other", false}, "its own": {v1alpha1.OrphanPrefix + string(lost), true}} {
+		s := newSearch(t)
+		record := s.record()
+		record.Spec.DisownedBy = "old"
+		s.Pool.Entries[0].Releasing = tc.releasing
+		found, err := s.r.poolsLive(t.Context(), []*view{{id: lost, record: record}})
+		if err != nil || (len(found.entries[lost]) == 1) != tc.seen {
+			t.Errorf("%s tombstone: %v (%v), want it seen: %t", name, found.entries, err, tc.seen)
+		}
+	}
+}
+
 // TestAQueryIsWithdrawnOnceNoRecordNeedsIt: the next orphan takes its place.
 func TestAQueryIsWithdrawnOnceNoRecordNeedsIt(t *testing.T) {
 	s := newSearch(t, onepod.Node("node", "node-1", "m1"))

@@ -148,23 +148,26 @@ func (r *Reconciler) markConflicts(ctx context.Context, v *view) error {
 			return err
 		}
 		held.Conflict = len(others) > 0 || facts.ShowsAddress(v.sameName, held.Key)
-		held.Quiet = held.Conflict && !slices.ContainsFunc(others, func(name string) bool {
-			return !r.leaving(ctx, name) && !r.disowned(ctx, v.uid, name)
-		})
+		held.Quiet = held.Conflict
+		for _, name := range others {
+			disowned, usual := r.disowned(ctx, v.uid, name)
+			v.disowning = v.disowning || disowned
+			held.Quiet = held.Quiet && (usual || r.leaving(ctx, name))
+		}
 	}
 	return nil
 }
 
 // disowned says whether the record is of a sandbox that the pod has disowned, as after a CNI ADD that failed. Every node is queried about it, and while
 // that takes no longer than usual and no node has claimed it, it is not reported.
-func (r *Reconciler) disowned(ctx context.Context, uid types.UID, record string) bool {
+func (r *Reconciler) disowned(ctx context.Context, uid types.UID, record string) (disowned, usual bool) {
 	var orphan v1alpha1.IPAllocation
-	if err := r.client.Get(ctx, types.NamespacedName{Name: record}, &orphan); err != nil || orphan.Spec.DisownedBy != uid || orphan.Spec.NodeName != "" {
-		return false
+	if err := r.client.Get(ctx, types.NamespacedName{Name: record}, &orphan); err != nil || orphan.Spec.DisownedBy != uid {
+		return false, false
 	}
 	delays := r.options.Settings
-	usual := max(delays.NodeGoneDelay, delays.ReleaseDelay) + delays.SandboxCreationMax
-	return r.clock.Since(orphan.CreationTimestamp.Time) < usual
+	limit := max(delays.NodeGoneDelay, delays.ReleaseDelay) + delays.SandboxCreationMax
+	return true, orphan.Spec.NodeName == "" && r.clock.Since(orphan.CreationTimestamp.Time) < limit
 }
 
 // leaving says whether the pod of that UID is within its grace period, or has just ended. Its DEL may have run already, and another pod may have its

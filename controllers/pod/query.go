@@ -5,6 +5,7 @@ package pod
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/controllers/queries"
 	"github.com/holdfast-dev/holdfast/controllers/records"
 	"github.com/holdfast-dev/holdfast/internal/facts"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
@@ -81,6 +83,8 @@ func (r *Reconciler) confirm(ctx context.Context, v *view, d release.Decision) (
 	then := *d.Then
 	if why := r.options.Queries.Failure(node.NodeUID); why != "" && then.Reason == v1alpha1.ReasonAwaitingNodeResponse {
 		then.Reason, then.Message = v1alpha1.ReasonObservationFailed, why
+	} else if r.options.Queries.IsFull(node.NodeUID) && then.Reason == v1alpha1.ReasonAwaitingNodeResponse {
+		then.Message = fmt.Sprintf("the agent of its node is not queried yet: it has %d queries, as many as fit, and this one follows when one of them is done", queries.Capacity)
 	}
 	return r.hold(ctx, v, then)
 }

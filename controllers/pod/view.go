@@ -35,6 +35,8 @@ type view struct {
 	heldRead release.Fact[struct{}]
 	// unowned are the entries under the name of a pod that is being deleted, or is deleted, which no pod UID can be shown to own.
 	unowned []facts.Held
+	// disowning: an orphan that the pod disowned holds one of its addresses.
+	disowning bool
 	// poolVersions are those of the pools in which the entries were looked for, by backend.
 	poolVersions map[string]map[string]string
 	// queries are those about the record.
@@ -103,6 +105,6 @@ func (v *view) observation(o Options) release.Observation {
 
 func (v *view) read(o Options) facts.Read {
 	return facts.Read{Evidence: o.Evidence, Settings: o.Settings, GuardsClusterNetwork: o.Rules.GuardClusterNetwork, UID: v.uid, Live: v.live,
-		Withholds: o.Shadow != nil && v.hasFinalizer(), Pod: v.podFact, Object: v.pod, Record: v.record, Held: v.held, HeldRead: v.heldRead, Unowned: v.unowned,
+		Withholds: o.Shadow != nil && v.hasFinalizer(), Pod: v.podFact, Object: v.pod, Record: v.record, Held: v.held, HeldRead: v.heldRead, Unowned: v.unowned, Disowning: v.disowning,
 		Queries: v.queries, Node: v.node, Gone: v.gone, PoliciesSince: v.policiesSince, ReachedSince: v.reachedSince, Twin: v.twin}
 }

@@ -121,8 +121,8 @@ func TestAConflictWithASandboxThatThePodDisownedIsNotReported(t *testing.T) {
 		if err := f.r.markConflicts(t.Context(), v); err != nil {
 			t.Fatal(err)
 		}
-		if got := v.held[0]; !got.Conflict || got.Quiet != tc.quiet {
-			t.Errorf("disowned %s: conflict %t, quiet %t", name, got.Conflict, got.Quiet)
+		if got := v.held[0]; !got.Conflict || got.Quiet != tc.quiet || v.disowning != (tc.disownedBy == "old") {
+			t.Errorf("disowned %s: conflict %t, quiet %t, disowning %t", name, got.Conflict, got.Quiet, v.disowning)
 		}
 	}
 }

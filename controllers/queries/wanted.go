@@ -11,7 +11,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -35,7 +34,10 @@ type Wanted struct {
 	about map[string]map[facts.QueryKey]bool
 	// failures are the last failed writes, until one succeeds.
 	failures map[types.UID]string
-	changed  func(node types.UID)
+	// full are the Nodes with more queries than fit at the last write, and turns counts the requests.
+	full    map[types.UID]bool
+	turns   int64
+	changed func(node types.UID)
 }
 
 type key struct{ record, sandboxID string }
@@ -46,11 +48,13 @@ type want struct {
 	isWithdrawn bool
 	// supersedes is the epoch of the query that the pass saw; zero without one.
 	supersedes int64
+	// turn is the place of the first of the requests for the query.
+	turn int64
 }
 
 // NewWanted makes an empty Wanted.
 func NewWanted() *Wanted {
-	return &Wanted{of: map[types.UID]map[key]want{}, about: map[string]map[facts.QueryKey]bool{}, failures: map[types.UID]string{}, changed: func(types.UID) {}}
+	return &Wanted{of: map[types.UID]map[key]want{}, about: map[string]map[facts.QueryKey]bool{}, failures: map[types.UID]string{}, full: map[types.UID]bool{}, changed: func(types.UID) {}}
 }
 
 // Subscribe has changed called with the Node UID of each change. Call it before the first change.
@@ -81,6 +85,12 @@ func (w *Wanted) put(node types.UID, k key, wanted want) {
 	if w.about[k.record] == nil {
 		w.about[k.record] = map[facts.QueryKey]bool{}
 	}
+	if before, isWanted := w.of[node][k]; isWanted {
+		wanted.turn = before.turn
+	} else {
+		w.turns++
+		wanted.turn = w.turns
+	}
 	w.of[node][k], w.about[k.record][facts.QueryKey{NodeUID: node, SandboxID: k.sandboxID}] = wanted, true
 	changed := w.changed
 	w.mu.Unlock()
@@ -101,6 +111,13 @@ func (w *Wanted) Failure(node types.UID) string {
 	return w.failures[node]
 }
 
+// IsFull says whether queries to a Node wait because it has as many as it can have.
+func (w *Wanted) IsFull(node types.UID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.full[node]
+}
+
 // pending are the queries about a record with an unwritten change.
 func (w *Wanted) pending(record string) map[facts.QueryKey]bool {
 	w.mu.Lock()
@@ -115,10 +132,8 @@ func (w *Wanted) Next(node types.UID, standing []v1alpha1.SandboxQuery, next int
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	taken := map[key]want{}
-	inOrder := slices.SortedFunc(maps.Keys(w.of[node]), func(a, b key) int {
-		return cmp.Or(strings.Compare(a.record, b.record), strings.Compare(a.sandboxID, b.sandboxID))
-	})
-	for _, k := range inOrder {
+	delete(w.full, node)
+	for _, k := range w.inTurn(node) {
 		wanted := w.of[node][k]
 		at := slices.IndexFunc(queries, func(q v1alpha1.SandboxQuery) bool { return q.Record == k.record && q.SandboxID == k.sandboxID })
 		epoch := int64(0)
@@ -130,6 +145,7 @@ func (w *Wanted) Next(node types.UID, standing []v1alpha1.SandboxQuery, next int
 		case wanted.isWithdrawn: // what it supersedes was there, and is
 			queries = slices.Delete(queries, at, at+1)
 		case at < 0 && len(queries) >= Capacity:
+			w.full[node] = true
 			continue
 		default:
 			query := wanted.query
@@ -146,6 +162,23 @@ func (w *Wanted) Next(node types.UID, standing []v1alpha1.SandboxQuery, next int
 		queries = nil
 	}
 	return queries, func() { w.forget(node, taken) }
+}
+
+// inTurn orders the changes: what makes room, then what a pod waits for that has ended, then the rest; in each, what has waited longest comes first.
+func (w *Wanted) inTurn(node types.UID) []key {
+	first := func(wanted want) int {
+		switch {
+		case wanted.isWithdrawn:
+			return 0
+		case wanted.query.Purpose == v1alpha1.PurposeRelease:
+			return 1
+		}
+		return 2
+	}
+	return slices.SortedFunc(maps.Keys(w.of[node]), func(a, b key) int {
+		x, y := w.of[node][a], w.of[node][b]
+		return cmp.Or(cmp.Compare(first(x), first(y)), cmp.Compare(x.turn, y.turn))
+	})
 }
 
 // forget drops the changes that were written, unless they changed since, and the failure before.

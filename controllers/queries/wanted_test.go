@@ -104,9 +104,9 @@ func TestAllThatIsWantedIsOneWriteOfQueriesWithTheNextGeneration(t *testing.T) {
 	s.write()
 	at := metav1.NewTime(now.Truncate(time.Second).Add(time.Second)) // never earlier than it was made
 	want := []v1alpha1.SandboxQuery{
-		{Record: "another", SandboxID: "a", Epoch: 7, Time: at},
-		{Record: record, SandboxID: "a", Epoch: 7, BootID: "boot", Purpose: v1alpha1.PurposeRewrite, Time: at},
 		{Record: record, SandboxID: "b", Epoch: 7, BootID: "boot", Purpose: v1alpha1.PurposeRelease, OutOfService: true, Time: at},
+		{Record: record, SandboxID: "a", Epoch: 7, BootID: "boot", Purpose: v1alpha1.PurposeRewrite, Time: at},
+		{Record: "another", SandboxID: "a", Epoch: 7, Time: at},
 	}
 	if diff := cmp.Diff(want, s.object.Spec.Queries); diff != "" {
 		t.Errorf("queries (-want +got):\n%s", diff)
@@ -225,6 +225,42 @@ func TestQueriesBeyondTheCapacityWait(t *testing.T) {
 	s.write()
 	if got := s.epochs(waiting[0]); got["a"] != s.object.Generation || len(s.epochs(waiting[1])) != 0 || len(s.object.Spec.Queries) != Capacity {
 		t.Errorf("epochs %v and %v of %d queries; expected the first that waits to be made", got, s.epochs(waiting[1]), len(s.object.Spec.Queries))
+	}
+}
+
+// TestAQueryThatAPodWaitsForComesFirst: pods whose every start fails want a query about each sandbox that they had.
+func TestAQueryThatAPodWaitsForComesFirst(t *testing.T) {
+	s := newStore(t)
+	about := func(purpose v1alpha1.QueryPurpose) v1alpha1.SandboxQuery {
+		q := queryAbout("a")
+		q.Purpose = purpose
+		return q
+	}
+	for i := range Capacity {
+		s.Make(s.read(fmt.Sprintf("pod-%04d", i)), node, about(v1alpha1.PurposeRewrite))
+	}
+	s.write()
+	if s.IsFull(node) {
+		t.Error("it is full before a query waits")
+	}
+	for _, record := range []string{"z-first", "a-second"} {
+		s.Make(s.read(record), node, about(v1alpha1.PurposeRewrite))
+	}
+	s.Make(s.read("ended"), node, about(v1alpha1.PurposeRelease))
+	s.Make(s.read("z-first"), node, about(v1alpha1.PurposeRewrite)) // it keeps its place
+	s.write()
+	if !s.IsFull(node) {
+		t.Error("it is not full, and queries wait")
+	}
+	for i, next := range []string{"ended", "z-first", "a-second"} {
+		s.Withdraw(s.read(fmt.Sprintf("pod-%04d", i)), facts.QueryKey{NodeUID: node, SandboxID: "a"})
+		s.write()
+		if len(s.epochs(next)) != 1 {
+			t.Errorf("of the queries that wait, that about %s was not made", next)
+		}
+	}
+	if s.IsFull(node) {
+		t.Error("it is full, and no query waits")
 	}
 }
 

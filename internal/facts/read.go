@@ -35,6 +35,8 @@ type Read struct {
 	HeldRead release.Fact[struct{}]
 	// Unowned are the entries under the name of a pod that is being deleted, or is deleted, which no pod UID can be shown to own.
 	Unowned []Held
+	// Disowning is as in release.Observation.
+	Disowning bool
 	// Queries are those about the record, read after it and before the Node.
 	Queries Queries
 	// Node is only needed if NeedsNode is true.
@@ -133,7 +135,7 @@ func (r *Read) endedEmpty() bool {
 // Observation converts what was read for internal/release.
 func (r *Read) Observation() release.Observation {
 	o := release.Observation{
-		Evidence: r.Evidence, UID: r.UID, Live: r.Live, Withholds: r.Withholds, Recorded: r.recordsAll(), Pod: r.Pod, Last: Recorded(r.Record),
+		Evidence: r.Evidence, UID: r.UID, Live: r.Live, Withholds: r.Withholds, Recorded: r.recordsAll(), Disowning: r.Disowning, Pod: r.Pod, Last: Recorded(r.Record),
 		Sandboxes: r.sandboxes(), Node: r.Node, NodeGoneSince: release.Absent[time.Time](), Settings: r.Settings, PoliciesSince: r.PoliciesSince, ReachedSince: r.ReachedSince,
 		Twin: r.Twin, Any: r.Queries.About(v1alpha1.AnySandbox, r.Node.Get().NodeUID), NotResponding: r.Queries.NotResponding(r.Node.Get().NodeUID),
 	}

@@ -105,7 +105,7 @@ func judgeOutOfService(o Observation, s *Sandbox, now time.Time) Decision {
 	case responded:
 		return wait(RowNodeOutOfService, v1alpha1.ReasonSandboxRunning, 0,
 			"the node is tainted out-of-service and not Ready, but its agent, queried under that taint, reported that sandbox %s is not gone (%s); "+
-				"switch the machine off, take the taint away and set it again",
+				"switch the machine off, take the taint away, wait until its pods report NodeUnreachable, and set it again",
 			s.ID, report.Reason)
 	case exchange.Query.Get().Time.Before(node.ReadySince) && !node.ReadySince.After(now):
 		return confirm(RowNodeOutOfService, s.ID, true) // while the node was Ready, a missing response was no evidence
@@ -124,14 +124,15 @@ func judgeOutOfService(o Observation, s *Sandbox, now time.Time) Decision {
 }
 
 // contradicted gives the last report on a sandbox whose Node is deleted or replaced, if it was DoNotRelease. That agent cannot be queried again,
-// so the report counts until the machine registers again or a user overrides it.
+// so the report counts until the machine registers again or a user overrides it. A report that saw nothing is worth as much as none
+// (docs/decisions/0321).
 func contradicted(o Observation, s *Sandbox) (Response, bool) {
 	exchange := s.exchange().during(false)
 	if o.Evidence != EvidenceAgent || !exchange.Query.IsKnown() || !s.Machine.IsKnown() || exchange.Query.Get().NodeUID != s.Machine.Get().NodeUID {
 		return Response{}, false
 	}
 	report, responded := exchange.Responded()
-	return report, responded && !s.isGone(report)
+	return report, responded && !s.isGone(report) && !report.sawNothing()
 }
 
 // startingReported gives the agent's report if it names a sandbox of the pod although no pool has an entry for the pod.
@@ -171,6 +172,10 @@ func decideAny(o Observation, now time.Time) Decision {
 	return waitForResponse(RowMayBeStarting, o, about.Query.Get(), "a sandbox of the pod is there or starting", now)
 }
 
+// maxDoubted is how many sandboxes of a live pod are queried and disowned together. A pod of which each start fails has a new one every few seconds: what
+// its record has no more room for waits in it, and not in queries of its node or in orphans that all nodes are queried about.
+const maxDoubted = 8
+
 // decideInUse is row PodInUse with agents: no address of a live pod is released. If its entries cannot all belong to its present sandbox, its
 // node is queried, and the entry of a replaced sandbox is rewritten.
 func decideInUse(o Observation, now time.Time) Decision {
@@ -178,13 +183,19 @@ func decideInUse(o Observation, now time.Time) Decision {
 	if o.Pod.Get().Ending != EndingNone || !o.Sandboxes.IsKnown() || !o.Node.IsKnown() {
 		return keep
 	}
-	byAction := map[Action][]Decision{}
+	byAction, doubted := map[Action][]Decision{}, 0
 	for i := range o.Sandboxes.Get() {
 		d := judgeInUse(o, &o.Sandboxes.Get()[i], now)
+		if d.Action != Keep || d.Queried || d.After > 0 {
+			doubted++
+		}
+		if o.Evidence == EvidenceAgent && doubted > maxDoubted {
+			break
+		}
 		byAction[d.Action] = append(byAction[d.Action], d)
 	}
 	for _, action := range []Action{Rewrite, Drop, Disown, Confirm} {
-		if chosen := byAction[action]; len(chosen) > 0 {
+		if chosen := byAction[action]; len(chosen) > 0 && !(action == Disown && o.Disowning) {
 			return merge(chosen)
 		}
 	}

@@ -183,12 +183,15 @@ func decideRegisteredSince(o Observation, pod Pod, now time.Time) Decision {
 
 // waitGoneEmpty is row NodeDeleted before the delay is over, for a pod without entries.
 func waitGoneEmpty(o Observation, now time.Time) Decision {
-	const what = "the Node object is gone: a sandbox of the pod may be alive on its machine"
+	what := "the Node object is gone: a sandbox of the pod may be alive on its machine"
+	if o.SignOfLife != "" {
+		what += ", as " + o.SignOfLife
+	}
 	if o.Settings.HoldGoneNodes || !o.NodeGoneSince.IsKnown() {
-		return wait(RowNodeDeleted, v1alpha1.ReasonNodeGone, 0, what)
+		return wait(RowNodeDeleted, v1alpha1.ReasonNodeGone, 0, "%s", what)
 	}
 	return wait(RowNodeDeleted, v1alpha1.ReasonNodeGone, remaining(o.NodeGoneSince.Get(), o.Settings.NodeGoneDelay, now),
-		what+"; it is held until its node has been gone for %s without a sign that its machine is alive", o.Settings.NodeGoneDelay)
+		"%s; it is held until its node has been gone for %s without a sign that its machine is alive", what, o.Settings.NodeGoneDelay)
 }
 
 // judgeEach judges the sandboxes of a pod one by one.

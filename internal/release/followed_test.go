@@ -3,6 +3,7 @@
 package release
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -128,5 +129,48 @@ func TestASandboxIsQueriedAlthoughNewerOnesKeepComing(t *testing.T) {
 	want := Decision{Row: RowPodInUse, Action: Confirm, Sandboxes: []string{"s1"}}
 	if diff := cmp.Diff(want, Decide(o, now), cmpopts.IgnoreFields(Decision{}, "Message", "After", "Then", "Reason")); diff != "" {
 		t.Errorf("Decide (-want +got):\n%s", diff)
+	}
+}
+
+// TestALivePodIsDoubtedInParts: of a pod whose every start fails, the record keeps what its node and all nodes are not queried about yet.
+func TestALivePodIsDoubtedInParts(t *testing.T) {
+	const all = 3 * maxDoubted
+	pod := func(change func(id string) []func(*Sandbox)) Observation {
+		var followed []Sandbox
+		for i := range all {
+			id := fmt.Sprintf("s%d", i)
+			followed = append(followed, sandbox(id, append(change(id), isFollowed, func(s *Sandbox) { s.Attribution = v1alpha1.AttributionUnconfirmed })...))
+		}
+		return terminating(agent, notDeleting, sandboxes(followed...))
+	}
+	of := func(change ...func(*Response)) func(id string) []func(*Sandbox) {
+		return func(id string) []func(*Sandbox) {
+			query := newQuery(func(q *Query) { q.SandboxID, q.Rewrite = id, true })
+			response := Absent[Response]()
+			if len(change) > 0 {
+				response = Known(responded(append(change, func(r *Response) { r.SandboxID = id })...))
+			}
+			return []func(*Sandbox){queried(query, response)}
+		}
+	}
+	neverListed := func(r *Response) { r.Reason, r.PodUID = string(v1alpha1.ReasonSandboxNeverListed), "" }
+	unqueried, unanswered, gone := pod(func(string) []func(*Sandbox) { return nil }), pod(of()), pod(of(gone, neverListed))
+	disowning := gone
+	disowning.Disowning = true
+	for name, tc := range map[string]struct {
+		o         Observation
+		action    Action
+		sandboxes int
+	}{
+		"its node is queried about some":                          {unqueried, Confirm, maxDoubted},
+		"and about no others until it has responded":              {unanswered, Keep, 0},
+		"which are disowned together":                             {gone, Disown, maxDoubted},
+		"and no others while an orphan that it disowned is there": {disowning, Keep, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if d := Decide(tc.o, now); d.Row != RowPodInUse || d.Action != tc.action || len(d.Sandboxes) != tc.sandboxes {
+				t.Errorf("%s, %s of %d sandboxes, want %s of %d", d.Row, d.Action, len(d.Sandboxes), tc.action, tc.sandboxes)
+			}
+		})
 	}
 }

@@ -37,6 +37,18 @@ func TestAWaitForANodeNamesIt(t *testing.T) {
 	}
 }
 
+// TestAWaitForAMachineThatIsAliveSaysWhy: a machine that was registered under another name restarts the delay at every look.
+func TestAWaitForAMachineThatIsAliveSaysWhy(t *testing.T) {
+	for title, change := range map[string]func(*Observation){"with an entry": func(*Observation) {}, "without one": noEntries} {
+		d := Decide(terminating(change, func(o *Observation) {
+			o.Node, o.NodeGoneSince, o.SignOfLife = Absent[Node](), Known(now), "its machine is registered as node b"
+		}), now)
+		if d.Row != RowNodeDeleted || d.Action != Wait || !strings.Contains(d.Message, "registered as node b") {
+			t.Errorf("%s: %s, %s: %q", title, d.Row, d.Action, d.Message)
+		}
+	}
+}
+
 // TestAWaitAdvisesOnlyWhatTheKubeletCanReport: below 1.37 a kubelet does not distinguish a pod without a sandbox from one whose sandbox is not ready.
 func TestAWaitAdvisesOnlyWhatTheKubeletCanReport(t *testing.T) {
 	const restart, cannot = "restart that kubelet", "a kubelet of version v1.36.3 does not report that a pod has no sandbox"

@@ -45,6 +45,8 @@ type Observation struct {
 	// Unowned are sandboxes with an entry under the name of the pod that no pod UID can be shown to own. They are only set for a pod that is being
 	// deleted, or is deleted: the next pod with its name would inherit the entries.
 	Unowned []string
+	// Disowning: an orphan that the pod disowned still holds one of its addresses. It only keeps a live pod from disowning more.
+	Disowning bool
 	// Node is the Node object with the node name of the pod.
 	Node Fact[Node]
 	// NodeGoneSince is since when the recorded Node is proven deleted without a sign that its machine is alive; persisted. Unknown if a read of such
