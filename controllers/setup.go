@@ -116,7 +116,7 @@ func Setup(ctx context.Context, mgr manager.Manager, o Options) error {
 		return err
 	}
 	if err := audit.Setup(mgr, o.Backends, o.Clock, audit.Options{
-		Rules: o.Rules, ReleaseDelay: o.Settings.ReleaseDelay, Interval: o.SweepInterval, LastRetry: o.LastRetry, Repair: o.Repair,
+		Rules: o.Rules, ReleaseDelay: o.Settings.ReleaseDelay, Interval: o.SweepInterval, LastRetry: o.LastRetry, SimulatedQueues: o.SimulatedQueues, Repair: o.Repair,
 		Pod: pods.Facts, Node: func(ctx context.Context, name string) release.Fact[release.Node] {
 			return liveness.Node(ctx, mgr.GetAPIReader(), name)
 		},

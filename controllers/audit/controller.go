@@ -7,7 +7,6 @@ package audit
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -20,11 +19,14 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/backoff"
+	"github.com/holdfast-dev/holdfast/controllers/queue"
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/ipamaudit"
 	"github.com/holdfast-dev/holdfast/internal/ipamrepair"
@@ -47,6 +49,9 @@ const (
 	confirmedPerAudit = 50
 )
 
+// request is the one key: everything is audited together.
+type request struct{}
+
 // Options configure the audit.
 type Options struct {
 	// Rules define which pods are protected.
@@ -55,6 +60,8 @@ type Options struct {
 	ReleaseDelay time.Duration
 	// Interval shortens the time between two audits, and LastRetry bounds that to the next try of one that failed.
 	Interval, LastRetry time.Duration
+	// SimulatedQueues fit a simulation (backoff.NewQueue).
+	SimulatedQueues bool
 	// Repair corrects what the audit finds; false only reports it.
 	Repair bool
 	// Pod and Node are the facts of a pod that was read live, and of a node, which is read live, as releases are decided on.
@@ -77,7 +84,7 @@ type auditor struct {
 	clock    clock.PassiveClock
 	options  Options
 	backend  ipam.Repairable
-	changed  chan struct{}
+	feed     queue.Feed[request]
 	known    []*knownFinding
 	// informers are those of client's cache; followed report whether each source of changes is synced.
 	informers cache.Informers
@@ -123,48 +130,27 @@ func Setup(mgr manager.Manager, backends []ipam.Backend, clk clock.PassiveClock,
 		a := newAuditor(mgr.GetClient(), mgr.GetAPIReader(), repairable, mgr.GetEventRecorder("holdfast"), clk, o)
 		a.informers = mgr.GetCache()
 		backend.Subscribe(a.poolChanged)
-		if err := mgr.Add(a); err != nil {
-			return fmt.Errorf("setting up the audit of %s: %w", backend.Name(), err)
+		err := queue.Control(mgr, "audit-"+backend.Name(), controller.TypedOptions[request]{Reconciler: a,
+			RateLimiter: backoff.RateLimiter[request](o.LastRetry), NewQueue: backoff.NewQueue[request](o.SimulatedQueues)},
+			a.feed.Source(func(context.Context) { a.feed.AddAfter(min(backoff.AfterStart, a.longest()), request{}) }))
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
 func newAuditor(cached client.Client, live client.Reader, backend ipam.Repairable, recorder events.EventRecorder, clk clock.PassiveClock, o Options) *auditor {
-	return &auditor{client: cached, live: live, recorder: recorder, clock: clk, options: o, backend: backend, changed: make(chan struct{}, 1),
+	return &auditor{client: cached, live: live, recorder: recorder, clock: clk, options: o, backend: backend,
 		writes: flowcontrol.NewTokenBucketRateLimiter(repairsPerSecond, repairsAtOnce)}
 }
 
-func (a *auditor) wake() {
-	select {
-	case a.changed <- struct{}{}:
-	default: // it will look anyway
+// Reconcile audits once, and again after the interval, sooner after pools have changed. A failed audit is tried again with back-off.
+func (a *auditor) Reconcile(ctx context.Context, _ request) (reconcile.Result, error) {
+	if err := a.audit(ctx); err != nil {
+		return reconcile.Result{}, err
 	}
-}
-
-// Start audits soon, then at every interval, and sooner after pools have changed. A failed audit is tried again with back-off.
-func (a *auditor) Start(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-time.After(min(backoff.AfterStart, a.longest())):
-	}
-	retries, name := backoff.RateLimiter[string](a.options.LastRetry), a.backend.Name()
-	for {
-		err := a.audit(ctx)
-		wait := a.interval()
-		if err == nil {
-			retries.Forget(name)
-		} else {
-			wait = min(wait, retries.When(name))
-		}
-		if err != nil && ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "Auditing the IPAM failed; it is tried again", "backend", name)
-		}
-		if !a.pause(ctx, wait) {
-			return nil
-		}
-	}
+	return reconcile.Result{RequeueAfter: a.interval()}, nil
 }
 
 // longest is the time between two audits when nothing is due sooner.
@@ -182,29 +168,6 @@ func (a *auditor) interval() time.Duration {
 		interval = min(interval, max(a.options.ReleaseDelay, time.Second))
 	}
 	return interval
-}
-
-// pause waits for the next audit; false at the end.
-func (a *auditor) pause(ctx context.Context, wait time.Duration) bool {
-	due := time.NewTimer(wait)
-	defer due.Stop()
-	gather := make(<-chan time.Time)
-	changed := a.changed
-	for {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-due.C:
-			return true
-		case <-gather:
-			return true
-		case <-changed:
-			changed = nil
-			soon := time.NewTimer(auditDelay)
-			defer soon.Stop()
-			gather = soon.C
-		}
-	}
 }
 
 func (a *auditor) audit(ctx context.Context) error {

@@ -121,5 +121,5 @@ func (a *auditor) poolChanged(e ipam.Event) {
 		podRefs = append(podRefs, ref.String())
 	}
 	a.changes.add(podRefs, nil, e.Addresses)
-	a.wake()
+	a.feed.AddAfter(auditDelay, request{})
 }
