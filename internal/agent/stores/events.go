@@ -24,8 +24,6 @@ import (
 )
 
 const (
-	// eventNamespace holds the events of objects without a namespace.
-	eventNamespace = metav1.NamespaceDefault
 	// eventsPerPass bounds the events of one pass; the rest follows in later passes.
 	eventsPerPass = 25
 	// eventTimeout bounds the writes of one pass.
@@ -36,7 +34,6 @@ const (
 	controllerName = "holdfast-agent"
 	// maxInstance is the longest name of a reporting instance.
 	maxInstance = 128
-	action      = "AuditStore"
 )
 
 // eventWriter writes one event on the Node for each finding, and retries until it succeeds. The name of an event is derived from its finding:
@@ -68,10 +65,6 @@ func newAnnouncement(eventType string, reason v1alpha1.Reason, note string, abou
 		_, _ = hash.Write([]byte(part))
 	}
 	return announcement{eventType: eventType, reason: reason, note: note, digest: hex.EncodeToString(hash.Sum(nil)[:16])}
-}
-
-func newEventWriter(writer client.Writer, nodeName string, clock clock.PassiveClock, log logr.Logger) *eventWriter {
-	return &eventWriter{writer: writer, nodeName: nodeName, clock: clock, log: log}
 }
 
 func (w *eventWriter) announce(a announcement) { w.queue = append(w.queue, a) }
@@ -107,11 +100,11 @@ func (w *eventWriter) write(ctx context.Context, nodeUID types.UID) {
 
 func (w *eventWriter) event(a announcement, nodeUID types.UID) *eventsv1.Event {
 	return &eventsv1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: eventNamespace, Name: strings.TrimRight(eventlimit.Cut(w.nodeName, maxNameOfNode), ".-") + "." + a.digest},
+		ObjectMeta:          metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: strings.TrimRight(eventlimit.Cut(w.nodeName, maxNameOfNode), ".-") + "." + a.digest},
 		EventTime:           metav1.NewMicroTime(w.clock.Now()),
 		ReportingController: controllerName,
 		ReportingInstance:   eventlimit.Cut(controllerName+"-"+w.nodeName, maxInstance),
-		Action:              action,
+		Action:              "AuditStore",
 		Reason:              string(a.reason),
 		Regarding:           corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: w.nodeName, UID: nodeUID},
 		Note:                eventlimit.Note(a.note),

@@ -94,7 +94,7 @@ func New(o Options) (*Auditor, error) {
 		o.Clock = clock.RealClock{}
 	}
 	return &Auditor{options: o, clock: o.Clock, log: o.Log, audit: nodestore.NewAudit(o.Settings), failed: sets.New[nodestore.Entry](),
-		events: newEventWriter(o.Events, o.NodeName, o.Clock, o.Log)}, nil
+		events: &eventWriter{writer: o.Events, nodeName: o.NodeName, clock: o.Clock, log: o.Log}}, nil
 }
 
 // Start runs until ctx ends.
