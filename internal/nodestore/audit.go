@@ -19,9 +19,9 @@ const thisNode types.UID = "this-node"
 type Audit struct {
 	settings handshake.Settings
 	memory   handshake.Memory
-	standing map[key]Finding
+	standing map[Finding]Finding
 	// once are findings of the last reading that were not reported yet.
-	once map[key]bool
+	once map[Finding]bool
 }
 
 // NewAudit makes an audit that has seen nothing.
@@ -44,7 +44,7 @@ type pass struct {
 	unknown []Store
 	look    handshake.Look
 	listed  map[string]bool
-	found   map[key]Finding
+	found   map[Finding]Finding
 	gone    []Entry
 }
 
@@ -67,7 +67,7 @@ func (a *Audit) Compare(readings []Reading, read time.Time, look handshake.Look)
 }
 
 func newPass(readings []Reading, look handshake.Look) *pass {
-	p := &pass{present: map[Entry]bool{}, look: look, listed: map[string]bool{}, found: map[key]Finding{}}
+	p := &pass{present: map[Entry]bool{}, look: look, listed: map[string]bool{}, found: map[Finding]Finding{}}
 	for i := range readings {
 		r := &readings[i]
 		if r.Unknown {
@@ -124,7 +124,7 @@ func (a *Audit) row(q handshake.Query) handshake.Recollection {
 
 // update updates the standing findings, and returns those that began and those that ended.
 func (a *Audit) update(p *pass) (begun, over []Finding) {
-	standing, once := map[key]Finding{}, map[key]bool{}
+	standing, once := map[Finding]Finding{}, map[Finding]bool{}
 	for k, f := range p.found {
 		_, stood := a.standing[k]
 		switch {

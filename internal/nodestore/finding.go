@@ -24,21 +24,13 @@ type Finding struct {
 	Message string
 }
 
-// key is what makes two findings the same one. The message about an entry may change while it is the same.
-type key struct {
-	kind  v1alpha1.Reason
-	store Store
-	entry Entry
-	path  string
-	text  string
-}
-
-func (f *Finding) key() key {
-	k := key{kind: f.Kind, store: f.Store, entry: f.Entry, path: f.Path}
-	if f.isDefect() {
-		k.text = f.Message
+// key is what makes two findings the same one: maps are by it. The message about an entry may change while it is the same.
+func (f *Finding) key() Finding {
+	key := *f
+	if !f.isDefect() {
+		key.Message = ""
 	}
-	return k
+	return key
 }
 
 func (f *Finding) isDefect() bool { return f.Entry == Entry{} }
