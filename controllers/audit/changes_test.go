@@ -347,8 +347,8 @@ func (w *world) step() string {
 	}
 }
 
-func identities(a *auditor) map[ipamaudit.Identity]ipamaudit.Finding {
-	all := map[ipamaudit.Identity]ipamaudit.Finding{}
+func identities(a *auditor) map[ipamaudit.Finding]ipamaudit.Finding {
+	all := map[ipamaudit.Finding]ipamaudit.Finding{}
 	for _, k := range a.known {
 		all[k.Identity()] = k.Finding
 	}

@@ -238,7 +238,7 @@ func (a *auditor) examine(ctx context.Context, c changes, followed bool) error {
 
 // remember replaces what was known by what is found now, and keeps since when.
 func (a *auditor) remember(found []ipamaudit.Finding) {
-	before := make(map[ipamaudit.Identity]*knownFinding, len(a.known))
+	before := make(map[ipamaudit.Finding]*knownFinding, len(a.known))
 	for _, k := range a.known {
 		before[k.Identity()] = k
 	}

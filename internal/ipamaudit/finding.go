@@ -46,25 +46,14 @@ type Finding struct {
 	Bare bool
 }
 
-// Identity identifies a contradiction, also when further pods have come into one.
-type Identity struct {
-	kind               v1alpha1.Reason
-	podRef             string
-	uid                types.UID
-	ip                 netip.Addr
-	iface, reservation string
-	slice, pool        string
-	sandboxID          string
-}
-
-// Identity is the finding's.
-func (f Finding) Identity() Identity {
-	id := Identity{kind: f.Kind, podRef: f.PodRef, uid: f.UID, ip: f.IP, iface: f.Interface, sandboxID: f.SandboxID}
+// Identity is the finding without what may change, as it does when further pods come into the same contradiction.
+func (f Finding) Identity() Finding {
+	id := Finding{Kind: f.Kind, PodRef: f.PodRef, UID: f.UID, IP: f.IP, Interface: f.Interface, SandboxID: f.SandboxID}
 	if f.Kind == v1alpha1.ReasonReservationOrphaned {
-		id.reservation = f.Reservation
+		id.Reservation = f.Reservation
 	}
 	if f.Slice != "" {
-		id.slice, id.pool = f.Slice, f.Pool
+		id.Slice, id.Pool = f.Slice, f.Pool
 	}
 	return id
 }
