@@ -16,7 +16,6 @@ import (
 // index holds the facts by their keys.
 type index struct {
 	Facts
-	byPod        map[string][]*Entry
 	byAddress    map[netip.Addr][]*Entry
 	reservations map[string]*Reservation
 	// standing are the reservations that stand for an entry.
@@ -60,7 +59,7 @@ func compare(x, y Finding) int {
 
 func open(facts Facts) *index {
 	b := &index{
-		Facts: facts, byPod: map[string][]*Entry{}, byAddress: map[netip.Addr][]*Entry{},
+		Facts: facts, byAddress: map[netip.Addr][]*Entry{},
 		reservations: map[string]*Reservation{}, standing: sets.New[string](), foreign: sets.New[string](),
 		live: map[string][]*Pod{}, reservedFor: map[string][]*Reservation{},
 	}
@@ -74,7 +73,6 @@ func open(facts Facts) *index {
 	}
 	for i := range facts.Entries {
 		e := &facts.Entries[i]
-		b.byPod[e.PodRef] = append(b.byPod[e.PodRef], e)
 		b.byAddress[e.IP] = append(b.byAddress[e.IP], e)
 		for _, name := range e.Reservations {
 			if r := b.reservations[name]; r != nil && (e.Releasing || r.PodRef == e.PodRef) {
@@ -203,7 +201,9 @@ func (b *index) orphaned() []Finding {
 	var findings []Finding
 	for i := range b.Reservations {
 		r := &b.Reservations[i]
-		showsWithout := func(p *Pod) bool { return p.showsWithout(b.byPod[r.PodRef]) }
+		showsWithout := func(p *Pod) bool {
+			return slices.ContainsFunc(p.Shown, func(s Shown) bool { return b.lacksEntry(p, s) })
+		}
 		if b.standing.Has(r.Name) || b.foreign.Has(r.Name) || b.Doubtful.Has(r.PodRef) || slices.ContainsFunc(b.live[r.PodRef], showsWithout) {
 			continue
 		}
@@ -261,11 +261,9 @@ func (b *index) hasSlice(name, node string) bool {
 	return false
 }
 
-// showsWithout reports whether a pod shows an address that is in none of its entries.
-func (p *Pod) showsWithout(entries []*Entry) bool {
-	return slices.ContainsFunc(p.Shown, func(s Shown) bool {
-		return s.Managed && !slices.ContainsFunc(entries, func(e *Entry) bool { return e.IP == s.IP })
-	})
+// lacksEntry reports whether a pod shows an address of the IPAM that is in none of the pod's entries.
+func (b *index) lacksEntry(pod *Pod, shown Shown) bool {
+	return shown.Managed && !slices.ContainsFunc(b.byAddress[shown.IP], func(e *Entry) bool { return e.PodRef == pod.Ref })
 }
 
 // sameInterface: old versions of whereabouts recorded no interface.

@@ -116,8 +116,7 @@ func (b *index) unentered() (all []unentered) {
 	for i := range b.Pods {
 		pod := &b.Pods[i]
 		for _, shown := range pod.Shown {
-			own := func(e *Entry) bool { return e.PodRef == pod.Ref }
-			if shown.Managed && !slices.ContainsFunc(b.byAddress[shown.IP], own) {
+			if b.lacksEntry(pod, shown) {
 				all = append(all, unentered{pod.Ref, shown.IP})
 			}
 		}
