@@ -63,13 +63,12 @@ func (a *auditor) repair(ctx context.Context, standing []*knownFinding) error {
 	return errors.Join(failures...)
 }
 
-// unread is a fact that could not be read. Then the audit has failed, with any decision, and is retried soon.
-func unread[T any](a *auditor, what string, err error) release.Fact[T] {
-	if what != "" {
-		err = fmt.Errorf("%s: %w", what, err)
+// factOf is a fact that was read, or could not be: then the audit has failed, with any decision, and is retried soon.
+func factOf[T any](a *auditor, value T, err error) release.Fact[T] {
+	if err != nil {
+		a.unread = err
 	}
-	a.unread = err
-	return release.Unknown[T](err.Error())
+	return release.FactOf(value, err)
 }
 
 // act does what was decided. A reservation that changed in between is no failure: the next audit looks again.

@@ -74,7 +74,7 @@ func (a *auditor) addReserved(facts *ipamrepair.Facts, name string, reads repair
 func (a *auditor) reservationName(ctx context.Context, f ipamaudit.Finding) release.Fact[string] {
 	node, err := a.nodeOfPod(ctx, f)
 	if err != nil {
-		return unread[string](a, "", err)
+		return factOf(a, "", err)
 	}
 	return a.nameUnder(ctx, f.Network, ipam.Attachment{Node: node, IP: f.IP, Pool: poolOf(f)})
 }
@@ -104,7 +104,7 @@ func (a *auditor) nameUnder(ctx context.Context, network string, at ipam.Attachm
 	networks := claim.From(a.live, a.backend, a.options.Rules)
 	name := networks.ReservationName(ctx, network, at)
 	if err := networks.Err(); err != nil {
-		return unread[string](a, "", err)
+		return factOf(a, "", err)
 	}
 	return name
 }
@@ -118,7 +118,7 @@ func (a *auditor) entriesLive(ctx context.Context, name, owner string, addresses
 	}
 	snapshot, err := a.backend.Live(ctx, query)
 	if err != nil {
-		return unread[[]ipamaudit.Entry](a, "", err)
+		return factOf[[]ipamaudit.Entry](a, nil, err)
 	}
 	if len(snapshot.Problems) > 0 {
 		return release.Unknown[[]ipamaudit.Entry]("pool " + snapshot.Problems[0].Pool + ": " + snapshot.Problems[0].Message)
@@ -155,7 +155,7 @@ func (a *auditor) usersOf(ctx context.Context, reservation string, addresses []n
 		}
 		counts, err := networks.Claims(ctx, pod, addresses)
 		if err != nil {
-			return unread[[]ipamrepair.User](a, "", err)
+			return factOf[[]ipamrepair.User](a, nil, err)
 		}
 		if !counts {
 			continue
@@ -232,11 +232,11 @@ func (a *auditor) ownerLive(ctx context.Context, owner, reservation string, addr
 	case apierrors.IsNotFound(err):
 		return release.Absent[ipamrepair.Owner]()
 	case err != nil:
-		return unread[ipamrepair.Owner](a, "", err)
+		return factOf(a, ipamrepair.Owner{}, err)
 	}
 	records := &v1alpha1.IPAllocationList{}
 	if err := a.live.List(ctx, records, client.MatchingFields{"spec.podNamespace": ref.Namespace, "spec.podName": ref.Name}); err != nil {
-		return unread[ipamrepair.Owner](a, "its records", err)
+		return factOf(a, ipamrepair.Owner{}, fmt.Errorf("its records: %w", err))
 	}
 	facts := a.options.Pod(ctx, &pod)
 	found := ipamrepair.Owner{UID: pod.UID, Held: controllerutil.ContainsFinalizer(&pod, v1alpha1.Finalizer),

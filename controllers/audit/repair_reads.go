@@ -41,20 +41,14 @@ func (a *auditor) readRepairs(ctx context.Context, standing []*knownFinding) rep
 	}
 	reads := repairReads{users: release.Absent[[]*corev1.Pod](), records: release.Absent[[]v1alpha1.IPAllocation]()}
 	reservations, err := a.backend.Reservations(ctx)
-	if reads.reservations = release.Known(reservations); err != nil {
-		reads.reservations = unread[[]ipam.Reservation](a, "", err)
-	}
+	reads.reservations = factOf(a, reservations, err)
 	if len(addresses) == 0 {
 		return reads
 	}
 	users, err := a.usersLive(ctx, addresses, subjects)
-	if reads.users = release.Known(users); err != nil {
-		reads.users = unread[[]*corev1.Pod](a, "", err)
-	}
+	reads.users = factOf(a, users, err)
 	records, err := a.recordsLive(ctx, addresses)
-	if reads.records = release.Known(records); err != nil {
-		reads.records = unread[[]v1alpha1.IPAllocation](a, "", err)
-	}
+	reads.records = factOf(a, records, err)
 	return reads
 }
 
