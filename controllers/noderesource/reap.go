@@ -119,8 +119,11 @@ func (s *sweeper) reapOne(ctx context.Context, run *sweepRun, key types.Namespac
 	if !allowed || err != nil {
 		return 0, err
 	}
-	if wait := s.remainingWait(run.policy.Name, &object, assessment.Reason); wait > 0 {
-		return wait, nil
+	if assessment.Reason == v1alpha1.ReasonNodeMissing { // another Node of the name is proof at once
+		since := s.missing.observe(missingKey{run.policy.Name, object.UID}, object.NodeName, s.clock.Now())
+		if wait := s.goneDelayLeft(since); wait > 0 {
+			return wait, nil
+		}
 	}
 	if !s.deletes.TryAccept() {
 		return 0, errRateLimited
@@ -164,14 +167,6 @@ func (s *sweeper) isOfLiveNode(ctx context.Context, p nodeidentity.Policy, o *no
 // isProof reports whether a reason counts as proof in this installation.
 func (s *sweeper) isProof(reason v1alpha1.Reason) bool {
 	return reason != v1alpha1.ReasonNodeMissing || !s.options.HoldGoneNodes
-}
-
-// remainingWait is how long a missing Node has to stay missing. Another Node of the name is proof at once.
-func (s *sweeper) remainingWait(policy string, object *nodeidentity.Object, reason v1alpha1.Reason) time.Duration {
-	if reason != v1alpha1.ReasonNodeMissing {
-		return 0
-	}
-	return s.goneDelayLeft(s.missing.observe(missingKey{policy, object.UID}, object.NodeName, s.clock.Now()))
 }
 
 func (s *sweeper) goneDelayLeft(since time.Time) time.Duration {

@@ -115,9 +115,22 @@ type sweptPolicy struct {
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 func setupSweeper(mgr manager.Manager, api served.API, o Options) error {
-	s, err := newSweeper(mgr, api, o)
+	objects, err := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
-		return err
+		return fmt.Errorf("making the client that reads node-scoped resources: %w", err)
+	}
+	s := &sweeper{
+		client:   mgr.GetClient(),
+		live:     mgr.GetAPIReader(),
+		objects:  objects,
+		api:      api,
+		recorder: mgr.GetEventRecorder("holdfast"),
+		reported: eventlimit.New(o.Clock, sweepReports),
+		deletes:  flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(o.DeletesPerSecond, max(1, int(o.DeletesPerSecond)), o.Clock),
+		missing:  newMissingNodes(),
+		clock:    o.Clock,
+		options:  o,
+		policies: map[string]*sweptPolicy{},
 	}
 	return queue.Control(mgr, "node-sweeper", controller.TypedOptions[sweepRequest]{
 		Reconciler:              s,
@@ -135,26 +148,6 @@ func setupSweeper(mgr manager.Manager, api served.API, o Options) error {
 		source.TypedKind(mgr.GetCache(), &v1alpha1.NodeResourcePolicy{}, sweepPolicyEvents()),
 		source.TypedKind(mgr.GetCache(), &corev1.Node{}, sweepNodeEvents(s)),
 	)
-}
-
-func newSweeper(mgr manager.Manager, api served.API, o Options) (*sweeper, error) {
-	objects, err := dynamic.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
-		return nil, fmt.Errorf("making the client that reads node-scoped resources: %w", err)
-	}
-	return &sweeper{
-		client:   mgr.GetClient(),
-		live:     mgr.GetAPIReader(),
-		objects:  objects,
-		api:      api,
-		recorder: mgr.GetEventRecorder("holdfast"),
-		reported: eventlimit.New(o.Clock, sweepReports),
-		deletes:  flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(o.DeletesPerSecond, max(1, int(o.DeletesPerSecond)), o.Clock),
-		missing:  newMissingNodes(),
-		clock:    o.Clock,
-		options:  o,
-		policies: map[string]*sweptPolicy{},
-	}, nil
 }
 
 // Reconcile does one request. Requests of one policy never overlap, so that a look at a node does not mix with a sweep.
