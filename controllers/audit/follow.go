@@ -24,10 +24,10 @@ import (
 // every audit is a full one. What cannot be followed yet is tried again at the next audit.
 func (a *auditor) follow(ctx context.Context) (bool, error) {
 	sources := [...]func() (func() bool, error){
-		func() (func() bool, error) { return a.watch(ctx, &corev1.Pod{}, a.podChanged) },
-		func() (func() bool, error) { return a.watch(ctx, &v1alpha1.IPAllocation{}, a.recordChanged) },
+		func() (func() bool, error) { return watch(ctx, a.informers, &corev1.Pod{}, a.podChanged) },
+		func() (func() bool, error) { return watch(ctx, a.informers, &v1alpha1.IPAllocation{}, a.recordChanged) },
 		func() (func() bool, error) {
-			return a.watch(ctx, &nadv1.NetworkAttachmentDefinition{}, a.definitionChanged)
+			return watch(ctx, a.informers, &nadv1.NetworkAttachmentDefinition{}, a.definitionChanged)
 		},
 		func() (func() bool, error) {
 			return a.backend.ReservationsSynced, a.backend.WatchReservations(ctx, a.reservationChanged)
@@ -45,24 +45,31 @@ func (a *auditor) follow(ctx context.Context) (bool, error) {
 
 // watch has a function called for changes of a kind in the manager's cache, with the objects before and after. The objects of the first
 // list are none: a full audit follows.
-func (a *auditor) watch(ctx context.Context, kind client.Object, changed func(objects ...any)) (synced func() bool, err error) {
-	informer, err := a.informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+func watch[T client.Object](ctx context.Context, informers cache.Informers, kind T, changed func(objects ...T)) (synced func() bool, err error) {
+	informer, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("watching %T: %w", kind, err)
+	}
+	call := func(objects ...any) {
+		typed := make([]T, 0, len(objects))
+		for _, object := range objects {
+			if unseen, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+				object = unseen.Obj
+			}
+			if one, ok := object.(T); ok {
+				typed = append(typed, one)
+			}
+		}
+		changed(typed...)
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(object any, isFirstList bool) {
 			if !isFirstList {
-				changed(object)
+				call(object)
 			}
 		},
-		UpdateFunc: func(before, after any) { changed(before, after) },
-		DeleteFunc: func(object any) {
-			if unseen, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-				object = unseen.Obj
-			}
-			changed(object)
-		},
+		UpdateFunc: func(before, after any) { call(before, after) },
+		DeleteFunc: func(object any) { call(object) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watching %T: %w", kind, err)
@@ -70,22 +77,14 @@ func (a *auditor) watch(ctx context.Context, kind client.Object, changed func(ob
 	return registration.HasSynced, nil
 }
 
-func (a *auditor) podChanged(objects ...any) {
-	for _, object := range objects {
-		if pod, ok := object.(*corev1.Pod); ok {
-			a.changes.add([]string{pod.Namespace + "/" + pod.Name}, nil, nil)
-		}
+func (a *auditor) podChanged(pods ...*corev1.Pod) {
+	for _, pod := range pods {
+		a.changes.add([]string{pod.Namespace + "/" + pod.Name}, nil, nil)
 	}
 }
 
 // recordChanged leaves out changes of the status, which no audit reads.
-func (a *auditor) recordChanged(objects ...any) {
-	records := make([]*v1alpha1.IPAllocation, 0, len(objects))
-	for _, object := range objects {
-		if record, ok := object.(*v1alpha1.IPAllocation); ok {
-			records = append(records, record)
-		}
-	}
+func (a *auditor) recordChanged(records ...*v1alpha1.IPAllocation) {
 	if len(records) == 2 && apiequality.Semantic.DeepEqual(records[0].Spec, records[1].Spec) {
 		return
 	}
@@ -95,14 +94,8 @@ func (a *auditor) recordChanged(objects ...any) {
 }
 
 // definitionChanged: a network's configuration says of every pod's address which IPAM gave it.
-func (a *auditor) definitionChanged(objects ...any) {
-	configs := make([]string, 0, len(objects))
-	for _, object := range objects {
-		if definition, ok := object.(*nadv1.NetworkAttachmentDefinition); ok {
-			configs = append(configs, definition.Spec.Config)
-		}
-	}
-	if len(configs) != 2 || configs[0] != configs[1] {
+func (a *auditor) definitionChanged(definitions ...*nadv1.NetworkAttachmentDefinition) {
+	if len(definitions) != 2 || definitions[0].Spec.Config != definitions[1].Spec.Config {
 		a.changes.addAll()
 	}
 }
