@@ -100,7 +100,7 @@ func (a *Agent) Start(ctx context.Context) error {
 	defer a.running.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	all := watchAll(a.options.Client, a.all, a.log)
+	all := newReflector(a.options.Client, &v1alpha1.AllNodesQuery{}, func() client.ObjectList { return &v1alpha1.AllNodesQueryList{} }, a.all, a.log)
 	a.running.Go(func() { all.RunWithContext(ctx) })
 	if hinter, ok := a.options.Lister.(sandbox.Hinter); ok {
 		a.running.Go(func() { hinter.Hint(ctx, a.hint) })

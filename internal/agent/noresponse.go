@@ -5,6 +5,7 @@ package agent
 import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -17,7 +18,7 @@ type reasonReporter struct {
 	recorder events.EventRecorder
 	nodeName string
 	log      logr.Logger
-	standing map[v1alpha1.Reason]bool
+	standing sets.Set[v1alpha1.Reason]
 }
 
 // update takes the reasons of a round, each with the number of queries that wait for it; zero without a query.
@@ -25,22 +26,18 @@ func (r *reasonReporter) update(counts map[v1alpha1.Reason]int, messages map[v1a
 	node := nodeReference(r.nodeName, me.nodeObject)
 	for reason, count := range counts {
 		metrics.AgentWithoutResponse.WithLabelValues(string(reason)).Set(float64(count))
-		if !r.standing[reason] {
+		if !r.standing.Has(reason) {
 			r.log.Info("Not responding", "reason", reason, "queries", count, "why", messages[reason])
 			r.recorder.Eventf(node, nil, corev1.EventTypeWarning, string(reason), "Respond",
 				"the Holdfast agent does not respond to queries about sandboxes: %s", messages[reason])
 		}
 	}
-	for reason := range r.standing {
-		if _, still := counts[reason]; !still {
-			metrics.AgentWithoutResponse.WithLabelValues(string(reason)).Set(0)
-			r.log.Info("Responding again", "reason", reason)
-			r.recorder.Eventf(node, nil, corev1.EventTypeNormal, string(v1alpha1.ReasonResponding), "Respond",
-				"the Holdfast agent responds to queries about sandboxes again; it did not because of %s", reason)
-		}
+	reasons := sets.KeySet(counts)
+	for reason := range r.standing.Difference(reasons) {
+		metrics.AgentWithoutResponse.WithLabelValues(string(reason)).Set(0)
+		r.log.Info("Responding again", "reason", reason)
+		r.recorder.Eventf(node, nil, corev1.EventTypeNormal, string(v1alpha1.ReasonResponding), "Respond",
+			"the Holdfast agent responds to queries about sandboxes again; it did not because of %s", reason)
 	}
-	r.standing = map[v1alpha1.Reason]bool{}
-	for reason := range counts {
-		r.standing[reason] = true
-	}
+	r.standing = reasons
 }

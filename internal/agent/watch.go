@@ -33,11 +33,6 @@ func newReflector[T client.Object](c client.WithWatch, of T, newList func() clie
 		cache.ReflectorOptions{Name: into.name, Logger: &log})
 }
 
-// watchAll watches the AllNodesQuery.
-func watchAll(c client.WithWatch, into *watched[*v1alpha1.AllNodesQuery], log logr.Logger) *cache.Reflector {
-	return newReflector(c, &v1alpha1.AllNodesQuery{}, func() client.ObjectList { return &v1alpha1.AllNodesQueryList{} }, into, log)
-}
-
 // follow watches the GuardedNode of a Node UID instead of the earlier one; none for an empty UID.
 func (a *Agent) follow(ctx context.Context, uid types.UID) {
 	if a.own.name == string(uid) {
