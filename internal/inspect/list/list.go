@@ -59,18 +59,11 @@ func List(records []v1alpha1.IPAllocation, namespace string, held bool) *Records
 	slices.SortStableFunc(listed.Items, func(x, y Item) int {
 		since := 0
 		if held {
-			since = sinceOf(x).Compare(sinceOf(y))
+			since = cmp.Or(x.Since, &metav1.Time{}).Compare(cmp.Or(y.Since, &metav1.Time{}).Time)
 		}
 		return cmp.Or(since, strings.Compare(x.Pod, y.Pod), strings.Compare(x.Record, y.Record))
 	})
 	return listed
-}
-
-func sinceOf(i Item) time.Time {
-	if i.Since == nil {
-		return time.Time{}
-	}
-	return i.Since.Time
 }
 
 // Attention is true where held records were asked for and found.
