@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strings"
+	"regexp"
 	"unicode"
 )
 
@@ -17,8 +17,9 @@ const (
 	maxInterface = 15
 )
 
-// checkSandboxID holds an ID to what the CNI specification allows as CNI_CONTAINERID: letters and digits, and after the first
-// also "_", "." and "-".
+// containerID is what the CNI specification allows as CNI_CONTAINERID.
+var containerID = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z_.-]*$`)
+
 func checkSandboxID(id string) error {
 	if id == "" {
 		return errors.New("the sandbox ID is empty")
@@ -26,16 +27,10 @@ func checkSandboxID(id string) error {
 	if len(id) > maxSandboxID {
 		return fmt.Errorf("the sandbox ID has %d characters, more than %d", len(id), maxSandboxID)
 	}
-	for at := range len(id) {
-		if c := id[at]; !isAlphanumeric(c) && (at == 0 || !strings.ContainsRune("_.-", rune(c))) {
-			return fmt.Errorf("the sandbox ID %q is not one that the CNI specification allows", id)
-		}
+	if !containerID.MatchString(id) {
+		return fmt.Errorf("the sandbox ID %q is not one that the CNI specification allows", id)
 	}
 	return nil
-}
-
-func isAlphanumeric(c byte) bool {
-	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
 // checkInterface holds a name to what libcni and the kernel accept.
