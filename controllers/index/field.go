@@ -7,7 +7,6 @@ import (
 	"hash/maphash"
 	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -111,7 +110,7 @@ func PodRecords(ctx context.Context, cached client.Reader, field Field[*v1alpha1
 	}
 	names := make([]types.UID, 0, len(records))
 	for i := range records {
-		if !strings.HasPrefix(records[i].Name, v1alpha1.OrphanPrefix) {
+		if !records[i].IsOrphan() {
 			names = append(names, types.UID(records[i].Name))
 		}
 	}

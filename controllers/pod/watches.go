@@ -82,7 +82,7 @@ func podEvents(cached client.Reader) handler.TypedFuncs[*corev1.Pod, types.UID] 
 // conflict may end.
 func recordEvents(cached client.Reader) handler.TypedFuncs[*v1alpha1.IPAllocation, types.UID] {
 	wakeOwn := func(record *v1alpha1.IPAllocation, q uidQueue) {
-		if !strings.HasPrefix(record.Name, v1alpha1.OrphanPrefix) {
+		if !record.IsOrphan() {
 			q.Add(types.UID(record.Name))
 		}
 	}

@@ -123,7 +123,7 @@ func (f Finding) ofRecord(owner *v1alpha1.IPAllocation) Finding {
 // owner is the record that ties an entry's sandbox to a pod UID; orphan is that of an orphan.
 func (x *index) owner(sandbox string) (owner, orphan *v1alpha1.IPAllocation) {
 	for _, r := range x.bySandbox[sandbox] {
-		if strings.HasPrefix(r.Name, v1alpha1.OrphanPrefix) {
+		if r.IsOrphan() {
 			orphan = r
 		} else {
 			owner = r

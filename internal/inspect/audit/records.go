@@ -22,7 +22,7 @@ import (
 func (x *index) record(r *v1alpha1.IPAllocation) {
 	pod := x.podByUID[types.UID(r.Name)]
 	about := Finding{Class: Stale, Pods: []string{r.Spec.PodNamespace + "/" + r.Spec.PodName}, Node: r.Spec.NodeName}
-	if !strings.HasPrefix(r.Name, v1alpha1.OrphanPrefix) {
+	if !r.IsOrphan() {
 		about.UIDs = []types.UID{types.UID(r.Name)}
 	}
 	for i := range r.Spec.Addresses {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -171,7 +170,7 @@ func (c *Cluster) owner(ctx context.Context, f *byhand.Facts, snapshot ipam.Snap
 	for i := range records {
 		r := &records[i]
 		holds := slices.ContainsFunc(r.Spec.Sandboxes, func(s v1alpha1.SandboxRecord) bool { return s.ID == f.Entry.SandboxID })
-		if holds && (owner == nil || strings.HasPrefix(owner.Name, v1alpha1.OrphanPrefix)) {
+		if holds && (owner == nil || owner.IsOrphan()) {
 			owner = r
 		}
 	}
@@ -196,7 +195,7 @@ func (c *Cluster) owner(ctx context.Context, f *byhand.Facts, snapshot ipam.Snap
 
 // queriedAll is byhand.Facts.Queried.
 func (c *Cluster) queriedAll(ctx context.Context, configuration *Configuration, sandbox string, owner *v1alpha1.IPAllocation) release.Fact[time.Time] {
-	isOwned := owner != nil && (owner.Spec.NodeName != "" || owner.Spec.Kubelet != nil || !strings.HasPrefix(owner.Name, v1alpha1.OrphanPrefix))
+	isOwned := owner != nil && (owner.Spec.NodeName != "" || owner.Spec.Kubelet != nil || !owner.IsOrphan())
 	if isOwned || config.Evidence(configuration.ManagerConfiguration) != release.EvidenceAgent || ownership.KindOf(sandbox) != ownership.KindSandbox {
 		return release.Absent[time.Time]()
 	}

@@ -135,7 +135,7 @@ func (a *Holders) ofRecords(f *Facts) {
 
 // PodUID is the UID of the pod of a record; empty for an orphan.
 func PodUID(r *v1alpha1.IPAllocation) types.UID {
-	if strings.HasPrefix(r.Name, v1alpha1.OrphanPrefix) {
+	if r.IsOrphan() {
 		return ""
 	}
 	return types.UID(r.Name)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -109,6 +108,6 @@ func (w *world) awaitNoOrphan(ctx context.Context) error {
 	return await(ctx, "no record of an orphan", func(ctx context.Context) (bool, error) {
 		var records v1alpha1.IPAllocationList
 		err := w.seed.List(ctx, &records)
-		return !slices.ContainsFunc(records.Items, func(r v1alpha1.IPAllocation) bool { return strings.HasPrefix(r.Name, v1alpha1.OrphanPrefix) }), err
+		return !slices.ContainsFunc(records.Items, func(r v1alpha1.IPAllocation) bool { return r.IsOrphan() }), err
 	})
 }
