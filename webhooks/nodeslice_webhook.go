@@ -45,7 +45,7 @@ type NodeSliceOptions struct {
 // NodeSliceGuard gives a slice that a write takes from a node back to it, in the same write, while entries remain in the
 // node's pool of it. The pool of the next node has another name and would start empty: the same addresses twice.
 //
-// It refuses no update. whereabouts takes slices from deleted nodes and gives slices to new ones in one write, so a refusal
+// It refuses no update that keeps the object. whereabouts takes slices from deleted nodes and gives slices to new ones in one write, so a refusal
 // would leave the new nodes without. A deletion takes all slices, and is refused while entries remain in any (docs/decisions/0322).
 type NodeSliceGuard struct {
 	options  NodeSliceOptions
@@ -84,7 +84,7 @@ func newNodeSliceGuard(recorder events.EventRecorder, o NodeSliceOptions) (*Node
 	return &NodeSliceGuard{options: o, recorder: recorder, events: eventlimit.New(o.Clock, eventBounds)}, nil
 }
 
-// Handle allows every update, and changes those that take a slice that is, or may be, in use.
+// Handle allows every update that keeps the object, and changes those that take a slice that is, or may be, in use.
 func (k *NodeSliceGuard) Handle(ctx context.Context, req admission.Request) admission.Response {
 	if req.UserInfo.Username == k.options.ManagerUser || !k.options.Slices.Guards(req.Namespace) {
 		return admission.Allowed("")

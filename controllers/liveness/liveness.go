@@ -155,6 +155,7 @@ func (o *Observer) kubeletWrote(ctx context.Context, node string, since time.Tim
 	seen := &writes{read: o.clock.Now()}
 	for pods, err := range pages.Of[corev1.PodList](ctx, o.live, client.MatchingFields{"spec.nodeName": node}) {
 		if err != nil {
+			o.kubelets.CompareAndDelete(node, kept)
 			return nil, fmt.Errorf("listing the pods of node %s for a sign of its kubelet: %w", node, err)
 		}
 		for i := range pods.Items {
@@ -164,6 +165,7 @@ func (o *Observer) kubeletWrote(ctx context.Context, node string, since time.Tim
 		}
 	}
 	asked.last.Store(seen)
+	o.kubelets.Store(node, asked) // another node's call may have deleted it, as out of date
 	o.kubelets.Range(func(name, other any) bool {
 		if last := other.(*kubelet).last.Load(); last != nil && !o.isFresh(last.read, time.Time{}) {
 			o.kubelets.CompareAndDelete(name, other)

@@ -83,7 +83,7 @@ func (r *Reconciler) confirm(ctx context.Context, v *view, d release.Decision) (
 	then := *d.Then
 	if why := r.options.Queries.Failure(node.NodeUID); why != "" && then.Reason == v1alpha1.ReasonAwaitingNodeResponse {
 		then.Reason, then.Message = v1alpha1.ReasonObservationFailed, why
-	} else if r.options.Queries.IsFull(node.NodeUID) && then.Reason == v1alpha1.ReasonAwaitingNodeResponse {
+	} else if then.Reason == v1alpha1.ReasonAwaitingNodeResponse && r.options.Queries.IsFull(node.NodeUID) && v.queries.Epoch(node.NodeUID, d.Sandboxes[0]) == 0 {
 		then.Message = fmt.Sprintf("the agent of its node is not queried yet: it has %d queries, as many as fit, and this one follows when one of them is done", queries.Capacity)
 	}
 	return r.hold(ctx, v, then)

@@ -224,18 +224,6 @@ var allocationMutants = []mutant{
 		new:  `limit > 0`, by: inPods,
 	},
 	{
-		rule: "0321: a last report that saw nothing of the sandbox holds nothing",
-		file: "internal/release/agent.go",
-		old:  `!s.isGone(report) && !report.sawNothing()`,
-		new:  `!s.isGone(report)`, by: inRelease,
-	},
-	{
-		rule: "0321: one that names the pod of the sandbox has seen it",
-		file: "internal/release/followed.go",
-		old:  `r.Reason == string(v1alpha1.ReasonSandboxNotSeen) && r.PodUID == ""`,
-		new:  `r.Reason == string(v1alpha1.ReasonSandboxNotSeen)`, by: inRelease,
-	},
-	{
 		rule: "0322: a deletion waits until no slice is in use",
 		file: "webhooks/nodeslice_webhook.go",
 		old:  `if at < 0 {`,
@@ -244,14 +232,26 @@ var allocationMutants = []mutant{
 	{
 		rule: "0323: a live pod has few sandboxes queried at once",
 		file: "internal/release/agent.go",
-		old:  `&& doubted > maxDoubted {`,
-		new:  `&& doubted > 8*maxDoubted {`, by: inRelease,
+		old:  `doubted > maxDoubted {`,
+		new:  `doubted > 8*maxDoubted {`, by: inRelease,
 	},
 	{
 		rule: "0323: a live pod disowns no more while an orphan of it is there",
 		file: "internal/release/agent.go",
-		old:  ` && !(action == Disown && o.Disowning)`,
-		new:  ``, by: inRelease,
+		old:  `if d.Action == Disown && o.Disowning {`,
+		new:  `if false {`, by: inRelease,
+	},
+	{
+		rule: "0323: the responses about what a pod may not disown yet stay",
+		file: "internal/release/agent.go",
+		old:  `d.Queried = waiting <= maxDoubted`,
+		new:  `d.Queried = waiting < 0`, by: inRelease,
+	},
+	{
+		rule: "0323: an entry that stands is judged, however many earlier sandboxes wait",
+		file: "internal/release/agent.go",
+		old:  `o.Evidence == EvidenceAgent && s.Followed &&`,
+		new:  `o.Evidence == EvidenceAgent &&`, by: inRelease,
 	},
 	{
 		rule: "0323: the orphans of a pod are those that it disowned",

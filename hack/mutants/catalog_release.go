@@ -177,7 +177,7 @@ var decisionMutants = []mutant{
 	{
 		rule: "NodeDeleted and NodeReplaced: the last report of the agent of a gone Node holds the sandbox",
 		file: "internal/release/agent.go",
-		old: `return report, responded && !s.isGone(report) && !report.sawNothing()
+		old: `return report, responded && !s.isGone(report)
 }
 
 // startingReported`,

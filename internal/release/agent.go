@@ -124,15 +124,14 @@ func judgeOutOfService(o Observation, s *Sandbox, now time.Time) Decision {
 }
 
 // contradicted gives the last report on a sandbox whose Node is deleted or replaced, if it was DoNotRelease. That agent cannot be queried again,
-// so the report counts until the machine registers again or a user overrides it. A report that saw nothing is worth as much as none
-// (docs/decisions/0321).
+// so the report counts until the machine registers again or a user overrides it.
 func contradicted(o Observation, s *Sandbox) (Response, bool) {
 	exchange := s.exchange().during(false)
 	if o.Evidence != EvidenceAgent || !exchange.Query.IsKnown() || !s.Machine.IsKnown() || exchange.Query.Get().NodeUID != s.Machine.Get().NodeUID {
 		return Response{}, false
 	}
 	report, responded := exchange.Responded()
-	return report, responded && !s.isGone(report) && !report.sawNothing()
+	return report, responded && !s.isGone(report)
 }
 
 // startingReported gives the agent's report if it names a sandbox of the pod although no pool has an entry for the pod.
@@ -172,8 +171,8 @@ func decideAny(o Observation, now time.Time) Decision {
 	return waitForResponse(RowMayBeStarting, o, about.Query.Get(), "a sandbox of the pod is there or starting", now)
 }
 
-// maxDoubted is how many sandboxes of a live pod are queried and disowned together. A pod of which each start fails has a new one every few seconds: what
-// its record has no more room for waits in it, and not in queries of its node or in orphans that all nodes are queried about.
+// maxDoubted is how many earlier sandboxes of a live pod are queried and disowned together. A pod of which each start fails has a new one every few
+// seconds: they wait in its record, and not in queries of its node or in orphans that all nodes are queried about (docs/decisions/0323).
 const maxDoubted = 8
 
 // decideInUse is row PodInUse with agents: no address of a live pod is released. If its entries cannot all belong to its present sandbox, its
@@ -183,19 +182,9 @@ func decideInUse(o Observation, now time.Time) Decision {
 	if o.Pod.Get().Ending != EndingNone || !o.Sandboxes.IsKnown() || !o.Node.IsKnown() {
 		return keep
 	}
-	byAction, doubted := map[Action][]Decision{}, 0
-	for i := range o.Sandboxes.Get() {
-		d := judgeInUse(o, &o.Sandboxes.Get()[i], now)
-		if d.Action != Keep || d.Queried || d.After > 0 {
-			doubted++
-		}
-		if o.Evidence == EvidenceAgent && doubted > maxDoubted {
-			break
-		}
-		byAction[d.Action] = append(byAction[d.Action], d)
-	}
+	byAction := judgeInParts(o, now)
 	for _, action := range []Action{Rewrite, Drop, Disown, Confirm} {
-		if chosen := byAction[action]; len(chosen) > 0 && !(action == Disown && o.Disowning) {
+		if chosen := byAction[action]; len(chosen) > 0 {
 			return merge(chosen)
 		}
 	}
@@ -203,6 +192,27 @@ func decideInUse(o Observation, now time.Time) Decision {
 		keep.Queried, keep.After = keep.Queried || d.Queried, Sooner(keep.After, d.After)
 	}
 	return keep
+}
+
+// judgeInParts judges the sandboxes of a live pod, of those that others followed only some. While the pod may disown no more, the query and the response of
+// what it would disown stay.
+func judgeInParts(o Observation, now time.Time) map[Action][]Decision {
+	byAction, doubted, waiting := map[Action][]Decision{}, 0, 0
+	for i := range o.Sandboxes.Get() {
+		s := &o.Sandboxes.Get()[i]
+		d := judgeInUse(o, s, now)
+		if d.Action == Disown && o.Disowning {
+			d = keepInUse()
+			waiting++
+			d.Queried = waiting <= maxDoubted
+		} else if o.Evidence == EvidenceAgent && s.Followed && (d.Action != Keep || d.Queried) {
+			if doubted++; doubted > maxDoubted {
+				continue
+			}
+		}
+		byAction[d.Action] = append(byAction[d.Action], d)
+	}
+	return byAction
 }
 
 // judgeInUse decides, for one sandbox of a live pod, whether to query its node or to rewrite its entries.

@@ -34,8 +34,6 @@ func responded(change ...func(*Response)) Response {
 
 func gone(r *Response)  { r.Verdict = v1alpha1.VerdictReadyForRelease }
 func alive(r *Response) { r.Verdict = v1alpha1.VerdictDoNotRelease }
-
-func sawNothing(r *Response) { r.Reason, r.PodUID = string(v1alpha1.ReasonSandboxNotSeen), "" }
 func followed(r *Response) {
 	r.Reason, r.SuccessorID = string(v1alpha1.ReasonSandboxReplaced), "s2"
 }

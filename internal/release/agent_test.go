@@ -145,13 +145,6 @@ func TestDecideWithAgents(t *testing.T) {
 			want{RowNodeReplaced, Wait, v1alpha1.ReasonSandboxRunning, 0}},
 		"NodeDeleted: a DoNotRelease wins over the deletion of the Node": {
 			terminating(agent, nodeDeleted, one(queried(newQuery(madeLongAgo), Known(responded(alive))))), want{RowNodeDeleted, Wait, v1alpha1.ReasonSandboxRunning, 0}},
-		"NodeDeleted: not one that saw nothing of the sandbox": {
-			terminating(agent, nodeDeleted, one(queried(newQuery(madeLongAgo), Known(responded(alive, sawNothing))))), want{RowNodeDeleted, Release, v1alpha1.ReasonNodeGone, 0}},
-		"NodeDeleted: but one of an agent that knows the sandbox's pod": {
-			terminating(agent, nodeDeleted, one(queried(newQuery(madeLongAgo), Known(responded(alive, sawNothing, func(r *Response) { r.PodUID = "pod-1" }))))),
-			want{RowNodeDeleted, Wait, v1alpha1.ReasonSandboxRunning, 0}},
-		"AwaitRuntimeReport: one that saw nothing holds while its node is there": {
-			terminating(agent, one(queried(newQuery(madeLongAgo), Known(responded(alive, sawNothing))))), want{RowAwaitRuntimeReport, Wait, v1alpha1.ReasonSandboxRunning, 0}},
 		"NodeDeleted: a last report that could not be read holds": {
 			terminating(agent, nodeDeleted, one(queried(newQuery(madeLongAgo), Unknown[Response]("x")))), want{RowObservationFailed, Wait, v1alpha1.ReasonObservationFailed, 0}},
 		"NodeDeleted: a query that could not be read holds": {

@@ -7,7 +7,8 @@
 //
 //	PodInUse                  it is not terminated by its kubelet,   Keep: the record is kept up to date
 //	                          or has no entries                      agent: of a pod with more than one sandbox, or whose machine has
-//	                                                                 booted, Confirm; named a successor: Rewrite; never Release
+//	                                                                 booted, Confirm; named a successor: Rewrite; never Release; eight
+//	                                                                 followed ones at once, and one batch of orphans (0323)
 //
 // From here on each fact has to be read:
 //

@@ -56,11 +56,6 @@ func (r Response) neverListed() bool {
 	return r.Reason == string(v1alpha1.ReasonSandboxNeverListed) || (r.Reason == string(v1alpha1.ReasonSandboxReplaced) && r.PodUID == "")
 }
 
-// sawNothing says whether the agent knows nothing of the sandbox, which may be starting.
-func (r Response) sawNothing() bool {
-	return r.Reason == string(v1alpha1.ReasonSandboxNotSeen) && r.PodUID == ""
-}
-
 // replacedByItsKubelet says whether the kubelet created the next sandbox on the same machine. Without agents that is the evidence that it stopped the
 // one before. A sandbox of another machine may be the next one, also where this machine has registered again since.
 func replacedByItsKubelet(o Observation, s *Sandbox) bool {

@@ -155,21 +155,29 @@ func TestALivePodIsDoubtedInParts(t *testing.T) {
 	}
 	neverListed := func(r *Response) { r.Reason, r.PodUID = string(v1alpha1.ReasonSandboxNeverListed), "" }
 	unqueried, unanswered, gone := pod(func(string) []func(*Sandbox) { return nil }), pod(of()), pod(of(gone, neverListed))
-	disowning := gone
-	disowning.Disowning = true
+	disowning, rest := gone, pod(func(string) []func(*Sandbox) { return nil })
+	disowning.Disowning, rest.Disowning = true, true
+	copy(rest.Sandboxes.Get(), gone.Sandboxes.Get()[:maxDoubted])
+	present := pod(func(string) []func(*Sandbox) { return nil })
+	for i := range present.Sandboxes.Get() {
+		present.Sandboxes.Get()[i].Followed = false
+	}
 	for name, tc := range map[string]struct {
 		o         Observation
 		action    Action
 		sandboxes int
+		queried   bool
 	}{
-		"its node is queried about some":                          {unqueried, Confirm, maxDoubted},
-		"and about no others until it has responded":              {unanswered, Keep, 0},
-		"which are disowned together":                             {gone, Disown, maxDoubted},
-		"and no others while an orphan that it disowned is there": {disowning, Keep, 0},
+		"its node is queried about some":                                      {unqueried, Confirm, maxDoubted, false},
+		"and about no others until it has responded":                          {unanswered, Keep, 0, true},
+		"which are disowned together":                                         {gone, Disown, maxDoubted, false},
+		"and no others while an orphan that it disowned is there, which wait": {disowning, Keep, 0, true},
+		"while some more are queried":                                         {rest, Confirm, maxDoubted, false},
+		"each entry of its own that stands is judged":                         {present, Confirm, all, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if d := Decide(tc.o, now); d.Row != RowPodInUse || d.Action != tc.action || len(d.Sandboxes) != tc.sandboxes {
-				t.Errorf("%s, %s of %d sandboxes, want %s of %d", d.Row, d.Action, len(d.Sandboxes), tc.action, tc.sandboxes)
+			if d := Decide(tc.o, now); d.Row != RowPodInUse || d.Action != tc.action || len(d.Sandboxes) != tc.sandboxes || d.Queried != tc.queried {
+				t.Errorf("%s, %s of %d sandboxes (queried: %t), want %s of %d (%t)", d.Row, d.Action, len(d.Sandboxes), d.Queried, tc.action, tc.sandboxes, tc.queried)
 			}
 		})
 	}

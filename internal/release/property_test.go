@@ -127,7 +127,7 @@ func contradictedBy(o Observation, s Sandbox) bool {
 		return false
 	}
 	n := o.Node.Get()
-	there, recorded := counted(s.Query, s.Response, n), !s.Response.Get().sawNothing() && counted(s.Query, s.Response, Node{Machine: Machine{NodeUID: s.Machine.Get().NodeUID, BootID: s.Query.Get().BootID}})
+	there, recorded := counted(s.Query, s.Response, n), counted(s.Query, s.Response, Node{Machine: Machine{NodeUID: s.Machine.Get().NodeUID, BootID: s.Query.Get().BootID}})
 	if there && n.OutOfService && !n.Ready {
 		return s.Query.Get().OutOfService && !s.Query.Get().Time.Before(n.OutOfServiceSince)
 	}
