@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/holdfast-dev/holdfast/hack/dev/internal/token"
+	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
 )
 
 // podSelector is that of the Deployment in whereabouts' manifests
@@ -40,7 +40,7 @@ func Identity(ctx context.Context, administrator *rest.Config, namespace string)
 	if err != nil {
 		return nil, err
 	}
-	config, err := token.ForPod(ctx, administrator, pod)
+	config, err := controlplane.ServiceAccount(ctx, administrator, pod.Namespace, pod.Spec.ServiceAccountName, pod)
 	if err != nil {
 		return nil, fmt.Errorf("whereabouts' reconciler: %w", err)
 	}

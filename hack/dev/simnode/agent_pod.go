@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
-	"github.com/holdfast-dev/holdfast/hack/dev/internal/token"
 	"github.com/holdfast-dev/holdfast/hack/dev/simnode/link"
+	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
 )
 
@@ -62,7 +62,7 @@ func (m *machine) mountAgent(ctx context.Context, pod *corev1.Pod) (found mounte
 }
 
 func (m *machine) tryMountAgent(ctx context.Context, pod *corev1.Pod) (mounted, error) {
-	identity, err := token.ForPod(ctx, m.way(m.options.Config), pod)
+	identity, err := controlplane.ServiceAccount(ctx, m.way(m.options.Config), pod.Namespace, pod.Spec.ServiceAccountName, pod)
 	if err != nil {
 		return mounted{}, err
 	}

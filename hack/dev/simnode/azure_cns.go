@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-dev/holdfast/hack/dev/internal/token"
 	"github.com/holdfast-dev/holdfast/hack/dev/simnode/api"
+	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
 )
 
 const (
@@ -48,7 +48,7 @@ func (m *machine) startCNS(ctx context.Context, pod *corev1.Pod) error {
 			return errInitRuns
 		}
 	}
-	identity, err := token.ForPod(ctx, m.way(m.options.Config), pod)
+	identity, err := controlplane.ServiceAccount(ctx, m.way(m.options.Config), pod.Namespace, pod.Spec.ServiceAccountName, pod)
 	if err != nil {
 		return err
 	}

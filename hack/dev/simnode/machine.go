@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/holdfast-dev/holdfast/hack/dev/internal/token"
 	"github.com/holdfast-dev/holdfast/hack/dev/simnode/api"
 	"github.com/holdfast-dev/holdfast/hack/dev/simnode/cni"
 	"github.com/holdfast-dev/holdfast/hack/dev/simnode/cri"
@@ -29,6 +28,7 @@ import (
 	"github.com/holdfast-dev/holdfast/hack/dev/simnode/link"
 	"github.com/holdfast-dev/holdfast/hack/dev/simnode/node"
 	"github.com/holdfast-dev/holdfast/hack/dev/simnode/runtime"
+	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
 )
 
 // hardware is what outlives a boot: the machine, and what is on its disk.
@@ -200,7 +200,7 @@ func (m *machine) onStart(ctx context.Context, pod *corev1.Pod) error {
 	if !isWhereabouts(pod) {
 		return nil
 	}
-	identity, err := token.ForPod(ctx, m.way(m.options.Config), pod)
+	identity, err := controlplane.ServiceAccount(ctx, m.way(m.options.Config), pod.Namespace, pod.Spec.ServiceAccountName, pod)
 	if err != nil {
 		return err
 	}

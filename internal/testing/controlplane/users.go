@@ -9,6 +9,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
@@ -19,7 +20,8 @@ const (
 	clientQPS   = 1000
 	clientBurst = 2000
 
-	tokenSeconds = 24 * 60 * 60
+	// tokenSeconds outlives every development cluster: tokens are not renewed.
+	tokenSeconds = 30 * 24 * 60 * 60
 )
 
 // AddUser makes a client certificate for a user of these groups. The user has
@@ -36,32 +38,35 @@ func (c *ControlPlane) AddUser(name string, groups ...string) (_ *rest.Config, k
 	return config, kubeconfig, err
 }
 
-// ServiceAccountConfig is the identity of a ServiceAccount that exists, by a
-// token of the TokenRequest API, valid for a day.
+// ServiceAccountConfig is ServiceAccount by the administrator of this control plane.
+func (c *ControlPlane) ServiceAccountConfig(ctx context.Context, namespace, name string, boundPod *corev1.Pod) (*rest.Config, error) {
+	return ServiceAccount(ctx, c.config, namespace, name, boundPod)
+}
+
+// ServiceAccount is the identity of a ServiceAccount that exists, by a token of
+// the TokenRequest API, with the server and the limits of the administrator.
 //
 // With boundPod the token is bound to that pod, as a pod's own token is: it ends
 // with the pod, and userInfo.extra carries authentication.kubernetes.io/pod-name
 // and pod-uid, and node-name and node-uid where the pod is assigned to a node.
 // The API server refuses the binding unless the pod exists with this UID and its
 // spec.serviceAccountName is the account (pkg/registry/core/serviceaccount/storage/token.go).
-func (c *ControlPlane) ServiceAccountConfig(ctx context.Context, namespace, name string, boundPod *corev1.Pod) (*rest.Config, error) {
-	request := &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(tokenSeconds))},
-	}
+func ServiceAccount(ctx context.Context, administrator *rest.Config, namespace, name string, boundPod *corev1.Pod) (*rest.Config, error) {
+	what := fmt.Sprintf("token for ServiceAccount %s/%s", namespace, name)
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(tokenSeconds))}}
 	if boundPod != nil {
-		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{
-			APIVersion: "v1", Kind: "Pod", Name: boundPod.Name, UID: boundPod.UID,
-		}
+		what += ", bound to pod " + boundPod.Name
+		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: boundPod.Name, UID: boundPod.UID}
 	}
-	token, err := c.clientset.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
+	client, err := kubernetes.NewForConfig(administrator)
 	if err != nil {
-		return nil, fmt.Errorf("token for ServiceAccount %s/%s: %w", namespace, name, err)
+		return nil, fmt.Errorf("%s: %w", what, err)
 	}
-	return &rest.Config{
-		Host:            c.config.Host,
-		TLSClientConfig: rest.TLSClientConfig{CAData: c.config.CAData},
-		BearerToken:     token.Status.Token,
-		QPS:             clientQPS,
-		Burst:           clientBurst,
-	}, nil
+	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	config := rest.AnonymousClientConfig(administrator)
+	config.BearerToken = token.Status.Token
+	return config, nil
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/page"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/result"
-	"github.com/holdfast-dev/holdfast/hack/dev/internal/token"
+	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
 )
 
 const (
@@ -90,7 +90,7 @@ var watchedWrites = experiment{
 
 // accountOf is the identity of a ServiceAccount, without a limit of its own.
 func (w *world) accountOf(ctx context.Context, namespace, name string) (*rest.Config, error) {
-	config, err := token.ForAccount(ctx, w.cluster.Config(), namespace, name)
+	config, err := controlplane.ServiceAccount(ctx, w.cluster.Config(), namespace, name, nil)
 	if err != nil {
 		return nil, err
 	}

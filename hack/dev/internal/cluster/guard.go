@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
-	"github.com/holdfast-dev/holdfast/hack/dev/internal/token"
 	"github.com/holdfast-dev/holdfast/internal/config"
 	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
@@ -167,7 +166,7 @@ func (c *Cluster) startManager(ctx context.Context, configuration *configv1alpha
 	if c.guard.configFile, err = c.writeConfiguration(configuration); err != nil {
 		return err
 	}
-	identity, err := token.ForAccount(ctx, c.Config(), guardNamespace, guardAccount)
+	identity, err := controlplane.ServiceAccount(ctx, c.Config(), guardNamespace, guardAccount, nil)
 	if err != nil {
 		return err
 	}

@@ -21,9 +21,9 @@ import (
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/cluster"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/history"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/observer"
-	"github.com/holdfast-dev/holdfast/hack/dev/internal/token"
 	"github.com/holdfast-dev/holdfast/hack/dev/simnode/acn"
 	"github.com/holdfast-dev/holdfast/hack/dev/simnode/dnc"
+	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
 )
 
 const (
@@ -104,7 +104,7 @@ func (s *stage) createCNS(ctx context.Context, set *appsv1.DaemonSet) error {
 }
 
 func (s *stage) startDNC(ctx context.Context) (*overlay, error) {
-	identity, err := token.ForAccount(ctx, s.config, azureNamespace, dncAccount)
+	identity, err := controlplane.ServiceAccount(ctx, s.config, azureNamespace, dncAccount, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/holdfast-dev/holdfast/hack/dev/internal/token"
+	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
 )
 
 // whereaboutsAccount is that of whereabouts' DaemonSet and of its node-slice controller.
@@ -32,7 +32,7 @@ func (s *stage) startSliceController(ctx context.Context) (flatFile string, err 
 	if flatFile, err = s.writeFlatFile(); err != nil {
 		return "", err
 	}
-	identity, err := token.ForAccount(ctx, s.config, sliceNamespace, whereaboutsAccount)
+	identity, err := controlplane.ServiceAccount(ctx, s.config, sliceNamespace, whereaboutsAccount, nil)
 	if err != nil {
 		return "", err
 	}
