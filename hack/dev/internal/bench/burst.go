@@ -51,11 +51,7 @@ func (w *world) lives(ctx context.Context) (kubernetes.Interface, *releaseWebhoo
 	if err := w.namespace(ctx, oursNamespace); err != nil {
 		return nil, nil, err
 	}
-	config, err := w.account(ctx, "load", nil, podRights)
-	if err != nil {
-		return nil, nil, err
-	}
-	clientset, err := kubernetes.NewForConfig(config)
+	clientset, err := w.loadClient(ctx, podRights)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -9,8 +9,6 @@ import (
 	"math"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
-
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/page"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/result"
 )
@@ -177,12 +175,8 @@ func (w *world) settleAmong(ctx context.Context, records int) error {
 
 // admissionOfCNIDel is the mean time of a review of a pool while do runs.
 func (w *world) admissionOfCNIDel(ctx context.Context, do func() error) (float64, error) {
-	clientset, err := kubernetes.NewForConfig(w.cluster.Config())
-	if err != nil {
-		return 0, err
-	}
 	read := func() (seconds, reviews float64, err error) {
-		text, err := clientset.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+		text, err := w.fromServer(ctx, "/metrics")
 		if err != nil {
 			return 0, 0, err
 		}

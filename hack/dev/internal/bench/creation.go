@@ -78,14 +78,11 @@ func (w *world) creators(ctx context.Context, n int, o metav1.CreateOptions) ([]
 }
 
 func (w *world) besideNullAs(ctx context.Context) (*kubernetes.Clientset, error) {
-	config, err := w.account(ctx, "load", nil, podRights)
+	clientset, err := w.loadClient(ctx, podRights)
 	if err != nil {
 		return nil, err
 	}
-	if err := w.besideNull(ctx); err != nil {
-		return nil, err
-	}
-	return kubernetes.NewForConfig(config)
+	return clientset, w.besideNull(ctx)
 }
 
 const p50 = "p50Seconds"

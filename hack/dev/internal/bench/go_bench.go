@@ -17,70 +17,42 @@ import (
 const secondsPerOperation = "seconds"
 
 // poolGuard is the handler of a CNI DEL in a large pool, beside one look at each byte of the same review.
-var poolGuard = experiment{
-	repeats: 10,
-	needs:   needs{noCluster: true},
-	rows: []row{{
-		Row: page.Row{Name: "pool-guard", Title: "guard of a pool with 4,000 entries", Against: "`json.Valid` of the same review", Unit: ratio,
-			Target: result.Target{Op: result.AtMost, Value: 3},
-			Limit:  "The review is read once, and each of the two pools in it once more, without the entries that are the same in both."},
-		figure: secondsOver(ours, "json.Valid"),
-	}},
-	prepare: func(ctx context.Context, w *world) ([]arm, error) {
-		program, err := w.testBinary(ctx, "./webhooks")
-		if err != nil {
-			return nil, err
-		}
-		return []arm{w.goBench(ours, program, "BenchmarkPoolGuard/guard"), w.goBench("json.Valid", program, "BenchmarkPoolGuard/valid")}, nil
-	},
-}
+var poolGuard = goBenchmarks(10, page.Row{Name: "pool-guard", Title: "guard of a pool with 4,000 entries", Against: "`json.Valid` of the same review",
+	Target: result.Target{Op: result.AtMost, Value: 3},
+	Limit:  "The review is read once, and each of the two pools in it once more, without the entries that are the same in both."},
+	"./webhooks", goBenchmark{ours, "BenchmarkPoolGuard/guard"}, goBenchmark{"json.Valid", "BenchmarkPoolGuard/valid"})
 
 // agentQueries is an agent's look at a runtime, over its socket.
-var agentQueries = experiment{
-	repeats: 10,
-	needs:   needs{noCluster: true},
-	rows: []row{{
-		Row: page.Row{Name: "agent-queries", Title: "agent: one look at the runtime for 250 queries on 250 sandboxes that are not ready", Against: "one ListPodSandbox and their status calls", Unit: ratio,
-			Target: result.Target{Op: result.AtMost, Value: 1.5}, Limit: "A look asks for the runtime's version, its status and all containers, too, without which a list is no evidence."},
-		figure: secondsOver(ours, bareCalls),
-	}},
-	prepare: func(ctx context.Context, w *world) ([]arm, error) {
-		program, err := w.testBinary(ctx, "./internal/sandbox/cri")
-		if err != nil {
-			return nil, err
-		}
-		return []arm{w.goBench(ours, program, "BenchmarkQueries/list"), w.goBench(bareCalls, program, "BenchmarkQueries/bare")}, nil
-	},
-}
+var agentQueries = goBenchmarks(10, page.Row{Name: "agent-queries", Title: "agent: one look at the runtime for 250 queries on 250 sandboxes that are not ready",
+	Against: "one ListPodSandbox and their status calls", Target: result.Target{Op: result.AtMost, Value: 1.5},
+	Limit: "A look asks for the runtime's version, its status and all containers, too, without which a list is no evidence."},
+	"./internal/sandbox/cri", goBenchmark{ours, "BenchmarkQueries/list"}, goBenchmark{"bare calls", "BenchmarkQueries/bare"})
 
 // auditUnchanged is an audit by itself, after a full one: its caches are filled, and no event has come since.
-var auditUnchanged = experiment{
-	repeats: 3,
-	needs:   needs{noCluster: true},
-	rows: []row{{
-		Row: page.Row{Name: "audit", Title: "audit at 100,000 entries, nothing changed", Against: "at 10,000 entries", Unit: ratio,
-			Target: result.Target{Op: result.AtMost, Value: 1.1},
-			Limit:  "An audit compares what changed since the last one; every sixth, not measured here, compares everything."},
-		figure: secondsOver(manyEntries, fewEntries),
-	}},
-	prepare: func(ctx context.Context, w *world) ([]arm, error) {
-		program, err := w.testBinary(ctx, "./controllers/audit")
-		if err != nil {
-			return nil, err
-		}
-		return []arm{w.goBench(manyEntries, program, "BenchmarkAudit/100000"), w.goBench(fewEntries, program, "BenchmarkAudit/10000")}, nil
-	},
-}
+var auditUnchanged = goBenchmarks(3, page.Row{Name: "audit", Title: "audit at 100,000 entries, nothing changed", Against: "at 10,000 entries",
+	Target: result.Target{Op: result.AtMost, Value: 1.1},
+	Limit:  "An audit compares what changed since the last one; every sixth, not measured here, compares everything."},
+	"./controllers/audit", goBenchmark{"100,000 entries", "BenchmarkAudit/100000"}, goBenchmark{"10,000 entries", "BenchmarkAudit/10000"})
 
-const (
-	bareCalls   = "bare calls"
-	manyEntries = "100,000 entries"
-	fewEntries  = "10,000 entries"
-)
+// goBenchmark is an arm that runs a Go benchmark.
+type goBenchmark struct{ arm, benchmark string }
 
-func secondsOver(ours, others string) func(map[string]result.Turn) float64 {
-	return func(turns map[string]result.Turn) float64 {
-		return turns[ours].Values[secondsPerOperation] / turns[others].Values[secondsPerOperation]
+// goBenchmarks compares the times of two Go benchmarks of a package.
+func goBenchmarks(repeats int, of page.Row, packagePath string, measured, other goBenchmark) experiment {
+	of.Unit = ratio
+	return experiment{
+		repeats: repeats,
+		needs:   needs{noCluster: true},
+		rows: []row{{Row: of, figure: func(turns map[string]result.Turn) float64 {
+			return turns[measured.arm].Values[secondsPerOperation] / turns[other.arm].Values[secondsPerOperation]
+		}}},
+		prepare: func(ctx context.Context, w *world) ([]arm, error) {
+			program, err := w.testBinary(ctx, packagePath)
+			if err != nil {
+				return nil, err
+			}
+			return []arm{w.goBench(measured.arm, program, measured.benchmark), w.goBench(other.arm, program, other.benchmark)}, nil
+		},
 	}
 }
 

@@ -6,16 +6,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"strconv"
 
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/page"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/result"
 	"github.com/holdfast-dev/holdfast/hack/dev/simnode"
@@ -70,44 +65,10 @@ var heap = experiment{
 	},
 }
 
-// fillPool makes a pool with running pods that hold its entries, and waits until there are so many records.
-func (w *world) fillPool(ctx context.Context, pool, n, records int) error {
-	address := func(i int) string { return fmt.Sprintf("10.%d.%d.%d", 16+pool, i/256, i%256) }
-	name := func(i int) string { return fmt.Sprintf("p-%d-%d", pool, i) }
-	allocations := map[string]any{}
-	for i := 1; i <= n; i++ {
-		allocations[strconv.Itoa(i)] = map[string]any{"id": fmt.Sprintf("%032d%032d", pool, i), "podref": oursNamespace + "/" + name(i), "ifname": "net1"}
-	}
-	network := fmt.Sprintf("10.%d.0.0/16", 16+pool)
-	err := inParallel(ctx, clients, n, func(ctx context.Context, i int) error {
-		p, err := attached(name(i+1), address(i+1))
-		if err != nil {
-			return err
-		}
-		if err := w.seed.Create(ctx, p); err != nil {
-			return err
-		}
-		return w.seed.Create(ctx, w.populated("OverlappingRangeIPReservation", address(i+1),
-			map[string]any{"podref": p.Namespace + "/" + p.Name, "ifname": "net1", "containerid": ""}))
-	})
-	if err != nil {
-		return err
-	}
-	if err := w.seed.Create(ctx, w.populated("IPPool", fmt.Sprintf("10.%d.0.0-16", 16+pool), map[string]any{"range": network, "allocations": allocations})); err != nil {
-		return err
-	}
-	return await(ctx, "a record of each pod", func(ctx context.Context) (bool, error) {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("IPAllocationList"))
-		err := w.seed.List(ctx, list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}})
-		return len(list.Items) >= records, err
-	})
-}
-
-// attached is a protected pod on a node, whose network-status shows an address.
-func attached(name, address string) (*corev1.Pod, error) {
-	status, err := json.Marshal([]nadv1.NetworkStatus{{Name: oursNamespace + "/" + network, Interface: "net1", IPs: []string{address}}})
-	p := protected(oursNamespace, name)
+// attached is the protected pod of a seat on a node, with its address in the network-status.
+func attached(s seat) (*corev1.Pod, error) {
+	status, err := json.Marshal([]nadv1.NetworkStatus{{Name: oursNamespace + "/" + network, Interface: "net1", IPs: []string{s.address}}})
+	p := protected(oursNamespace, s.name)
 	p.Spec.NodeName = deadNode
 	p.Annotations[nadv1.NetworkStatusAnnot] = string(status)
 	return p, err

@@ -201,7 +201,7 @@ func (w *world) reportingNode(ctx context.Context) (*reportingNode, error) {
 			return nil, err
 		}
 	}
-	load, err := w.account(ctx, "load", nil, podRights)
+	load, err := w.loadClient(ctx, podRights)
 	if err != nil {
 		return nil, err
 	}
@@ -212,10 +212,6 @@ func (w *world) reportingNode(ctx context.Context) (*reportingNode, error) {
 	if err := w.node(ctx, kubelet, deadNode); err != nil {
 		return nil, err
 	}
-	k := &reportingNode{}
-	if k.load, err = kubernetes.NewForConfig(load); err != nil {
-		return nil, err
-	}
-	k.kubelet, err = kubernetes.NewForConfig(kubelet)
-	return k, err
+	reporter, err := kubernetes.NewForConfig(kubelet)
+	return &reportingNode{load: load, kubelet: reporter}, err
 }

@@ -34,8 +34,7 @@ func (w *world) addresses(ctx context.Context) (*addresses, error) {
 	if a.manager, err = client.NewWithWatch(config, client.Options{Scheme: scheme}); err != nil {
 		return nil, err
 	}
-	of := seatOf(0, 1)
-	return a, w.seed.Create(ctx, whereaboutsObject("IPPool", of.pool, map[string]any{"range": of.network, "allocations": map[string]any{}}))
+	return a, w.createPool(ctx, 0, 0)
 }
 
 // shown is a pod that shows its address in its network-status.

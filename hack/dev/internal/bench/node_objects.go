@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -61,14 +60,10 @@ var nodeObjects = experiment{
 		if err := w.nodeInfos(ctx, nodes); err != nil {
 			return nil, err
 		}
-		config, err := w.account(ctx, "load", nil,
+		clientset, err := w.loadClient(ctx,
 			rbacv1.PolicyRule{APIGroups: []string{"multitenancy.acn.azure.com"}, Resources: []string{guardedResource}, Verbs: []string{"patch"}},
 			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"users"}, ResourceNames: []string{"load"}, Verbs: []string{"impersonate"}},
 			rbacv1.PolicyRule{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"userextras/" + tokenNode + "name", "userextras/" + tokenNode + "uid"}, Verbs: []string{"impersonate"}})
-		if err != nil {
-			return nil, err
-		}
-		clientset, err := kubernetes.NewForConfig(config)
 		if err != nil {
 			return nil, err
 		}

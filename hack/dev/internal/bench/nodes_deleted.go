@@ -94,14 +94,11 @@ func (w *world) deletions(ctx context.Context, nodes, records int) (*deletions, 
 	if err := w.namespace(ctx, oursNamespace); err != nil {
 		return nil, err
 	}
-	config, err := w.account(ctx, "load", nil, podRights, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"delete"}})
+	load, err := w.loadClient(ctx, podRights, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"delete"}})
 	if err != nil {
 		return nil, err
 	}
-	d := &deletions{w: w, n: records, patience: settleTimeout * time.Duration(1+records/10_000)}
-	if d.load, err = kubernetes.NewForConfig(config); err != nil {
-		return nil, err
-	}
+	d := &deletions{w: w, load: load, n: records, patience: settleTimeout * time.Duration(1+records/10_000)}
 	account, err := w.accountOf(ctx, "holdfast-system", "holdfast-manager")
 	if err != nil {
 		return nil, err

@@ -14,12 +14,12 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/hack/dev/simnode"
 )
 
@@ -53,32 +53,20 @@ func seatOf(pool, i int) seat {
 		network: fmt.Sprintf("10.%d.0.0/16", 16+pool), address: fmt.Sprintf("10.%d.%d.%d", 16+pool, i/256, i%256), recordUID: uid(2), reservationUID: uid(3)}
 }
 
-// populate makes the first pod.
+// populate makes the first pod, on the Node that is registered.
 func (w *world) populate(ctx context.Context) (*population, error) {
-	kubelet, err := w.account(ctx, "system:node:"+deadNode, []string{"system:nodes"})
-	if err != nil {
-		return nil, err
-	}
-	if err := w.node(ctx, kubelet, deadNode); err != nil && !apierrors.IsAlreadyExists(err) {
-		return nil, err
-	}
 	if w.experiment.needs.poolsApart {
 		if err := w.seed.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.poolNamespace()}}); err != nil {
 			return nil, err
 		}
 	}
-	if err := w.fillPool(ctx, 0, 1, 1); err != nil {
+	p := &population{w: w, first: seatOf(0, 1), copied: map[string]string{}}
+	if err := p.makeFirst(ctx); err != nil {
 		return nil, err
 	}
 	if err := w.awaitIdle(ctx); err != nil { // the manager may complete the record
 		return nil, err
 	}
-	p := &population{w: w, first: seatOf(0, 1), copied: map[string]string{}}
-	pod := &corev1.Pod{}
-	if err := w.seed.Get(ctx, client.ObjectKey{Namespace: oursNamespace, Name: p.first.name}, pod); err != nil {
-		return nil, err
-	}
-	p.first.uid = string(pod.UID)
 	for _, of := range []struct {
 		path, key string
 		uid       *string
@@ -99,6 +87,28 @@ func (w *world) populate(ctx context.Context) (*population, error) {
 	return p, nil
 }
 
+// makeFirst makes the first pod with its entry and its reservation, and waits for its record.
+func (p *population) makeFirst(ctx context.Context) error {
+	pod, err := attached(p.first)
+	if err != nil {
+		return err
+	}
+	if err := p.w.seed.Create(ctx, pod); err != nil {
+		return err
+	}
+	p.first.uid = string(pod.UID)
+	if err := p.w.reserve(ctx, p.first); err != nil {
+		return err
+	}
+	if err := p.w.createPool(ctx, 0, 1); err != nil {
+		return err
+	}
+	return await(ctx, "a record of the first pod", func(ctx context.Context) (bool, error) {
+		err := p.w.seed.Get(ctx, client.ObjectKey{Name: p.first.uid}, &v1alpha1.IPAllocation{})
+		return err == nil, client.IgnoreNotFound(err)
+	})
+}
+
 // poolNamespace is that of the population's pools and reservations.
 func (w *world) poolNamespace() string {
 	if w.experiment.needs.poolsApart {
@@ -114,13 +124,34 @@ func (w *world) populated(kind, name string, spec map[string]any) *unstructured.
 	return o
 }
 
-// raw is an object as the API server returns it.
-func (w *world) raw(ctx context.Context, path string) (content, uid string, err error) {
+// createPool makes a pool with an entry of each of its first n seats.
+func (w *world) createPool(ctx context.Context, pool, n int) error {
+	allocations := map[string]any{}
+	for i := 1; i <= n; i++ {
+		s := seatOf(pool, i)
+		allocations[strconv.Itoa(i)] = map[string]any{"id": s.sandbox, "podref": oursNamespace + "/" + s.name, "ifname": "net1"}
+	}
+	of := seatOf(pool, 1)
+	return w.seed.Create(ctx, w.populated("IPPool", of.pool, map[string]any{"range": of.network, "allocations": allocations}))
+}
+
+func (w *world) reserve(ctx context.Context, s seat) error {
+	return w.seed.Create(ctx, w.populated("OverlappingRangeIPReservation", s.address,
+		map[string]any{"podref": oursNamespace + "/" + s.name, "ifname": "net1", "containerid": ""}))
+}
+
+// fromServer is what the API server returns to the administrator.
+func (w *world) fromServer(ctx context.Context, uri string) ([]byte, error) {
 	clientset, err := kubernetes.NewForConfig(w.cluster.Config())
 	if err != nil {
-		return "", "", err
+		return nil, err
 	}
-	object, err := clientset.CoreV1().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(ctx)
+	return clientset.CoreV1().RESTClient().Get().RequestURI(uri).SetHeader("Accept", "application/json, */*").DoRaw(ctx)
+}
+
+// raw is an object as the API server returns it.
+func (w *world) raw(ctx context.Context, path string) (content, uid string, err error) {
+	object, err := w.fromServer(ctx, path)
 	if err != nil {
 		return "", "", err
 	}
@@ -150,13 +181,7 @@ func (p *population) grow(ctx context.Context, n, entries int) error {
 }
 
 func (p *population) addPool(ctx context.Context, pool, n int) error {
-	allocations := map[string]any{}
-	for i := 1; i <= n; i++ {
-		s := seatOf(pool, i)
-		allocations[strconv.Itoa(i)] = map[string]any{"id": s.sandbox, "podref": oursNamespace + "/" + s.name, "ifname": "net1"}
-	}
-	of := seatOf(pool, 1)
-	if err := p.w.seed.Create(ctx, p.w.populated("IPPool", of.pool, map[string]any{"range": of.network, "allocations": allocations})); err != nil {
+	if err := p.w.createPool(ctx, pool, n); err != nil {
 		return err
 	}
 	return p.w.eachCopy(ctx, n, p.copied, func(i int) *strings.Replacer { return p.as(seatOf(pool, i+1), i) }, putOf)

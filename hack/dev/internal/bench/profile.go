@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
 )
@@ -148,11 +147,7 @@ func (w *world) profileHeap(ctx context.Context, path string) error {
 }
 
 func (w *world) profileOfAPIServer(ctx context.Context, d time.Duration) ([]byte, error) {
-	clientset, err := kubernetes.NewForConfig(w.cluster.Config())
-	if err != nil {
-		return nil, err
-	}
-	return clientset.CoreV1().RESTClient().Get().AbsPath("/debug/pprof/profile").Param("seconds", seconds(d)).DoRaw(ctx)
+	return w.fromServer(ctx, "/debug/pprof/profile?seconds="+seconds(d))
 }
 
 func keep(path string, content []byte) error {

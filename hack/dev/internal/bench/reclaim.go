@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -70,20 +69,11 @@ var reclaim = experiment{
 
 // leak makes a pool of entries without pods, each with its reservation.
 func (w *world) leak(ctx context.Context, pool, n int) (name string, err error) {
-	allocations := map[string]any{}
-	for i := 1; i <= n; i++ {
-		s := seatOf(pool, i)
-		allocations[strconv.Itoa(i)] = map[string]any{"id": s.sandbox, "podref": oursNamespace + "/" + s.name, "ifname": "net1"}
-	}
-	of := seatOf(pool, 1)
-	err = inParallel(ctx, clients, n, func(ctx context.Context, i int) error {
-		s := seatOf(pool, i+1)
-		return w.seed.Create(ctx, whereaboutsObject("OverlappingRangeIPReservation", s.address, map[string]any{"podref": oursNamespace + "/" + s.name, "ifname": "net1", "containerid": ""}))
-	})
+	err = inParallel(ctx, clients, n, func(ctx context.Context, i int) error { return w.reserve(ctx, seatOf(pool, i+1)) })
 	if err != nil {
 		return "", err
 	}
-	return of.pool, w.seed.Create(ctx, whereaboutsObject("IPPool", of.pool, map[string]any{"range": of.network, "allocations": allocations}))
+	return seatOf(pool, 1).pool, w.createPool(ctx, pool, n)
 }
 
 func (w *world) awaitEmpty(ctx context.Context, name string) error {

@@ -7,7 +7,6 @@ import (
 	"errors"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/page"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/result"
@@ -44,11 +43,7 @@ var unguardedPods = experiment{
 		if err := w.namespace(ctx, oursNamespace); err != nil {
 			return nil, err
 		}
-		config, err := w.account(ctx, "load", nil, podRights)
-		if err != nil {
-			return nil, err
-		}
-		clientset, err := kubernetes.NewForConfig(config)
+		clientset, err := w.loadClient(ctx, podRights)
 		if err != nil {
 			return nil, err
 		}
@@ -96,11 +91,7 @@ func noNetwork(suffix string) *corev1.Pod {
 
 // webhookCalls is how often the API server called a webhook of Holdfast's.
 func (w *world) webhookCalls(ctx context.Context) (float64, error) {
-	clientset, err := kubernetes.NewForConfig(w.cluster.Config())
-	if err != nil {
-		return 0, err
-	}
-	text, err := clientset.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	text, err := w.fromServer(ctx, "/metrics")
 	if err != nil {
 		return 0, err
 	}

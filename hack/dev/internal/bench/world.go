@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -243,6 +244,15 @@ func (w *world) account(ctx context.Context, name string, groups []string, rules
 	)
 }
 
+// loadClient is a client of the load's own user, with these rights.
+func (w *world) loadClient(ctx context.Context, rules ...rbacv1.PolicyRule) (*kubernetes.Clientset, error) {
+	config, err := w.account(ctx, "load", nil, rules...)
+	if err != nil {
+		return nil, err
+	}
+	return kubernetes.NewForConfig(config)
+}
+
 // network makes a network of whereabouts; ipam is what its IPAM's configuration says of addresses.
 func (w *world) network(ctx context.Context, namespace, name, ipam string) error {
 	return w.seed.Create(ctx, &nadv1.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -287,22 +297,15 @@ func await(ctx context.Context, what string, check func(context.Context) (bool, 
 }
 
 func awaitFor(ctx context.Context, timeout time.Duration, what string, check func(context.Context) (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
-	for {
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
 		done, err := check(ctx)
-		if done && err == nil {
-			return nil
+		if apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) {
+			return false, nil
 		}
-		if err != nil && !apierrors.IsTooManyRequests(err) && !apierrors.IsTimeout(err) {
-			return fmt.Errorf("waiting for %s: %w", what, err)
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s: %w", what, context.Cause(ctx))
-		}
+		return done, err
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for %s: %w", what, err)
 	}
+	return nil
 }
