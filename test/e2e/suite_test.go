@@ -6,9 +6,7 @@ package e2e_test
 
 import (
 	"context"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +16,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
+	"github.com/holdfast-dev/holdfast/internal/testing/process"
 )
 
 const (
@@ -72,11 +71,7 @@ func moduleFile(module, path string) string {
 // run runs a command in the repository and gives what it printed.
 func run(name string, args ...string) string {
 	GinkgoHelper()
-	var stderr strings.Builder
-	command := exec.Command(name, args...)
-	command.Dir = repository
-	command.Stderr = &stderr
-	out, err := command.Output()
-	Expect(err).NotTo(HaveOccurred(), "%s %s: %s", name, strings.Join(args, " "), &stderr)
-	return strings.TrimSpace(string(out))
+	out, err := process.Output(context.Background(), repository, name, args...)
+	Expect(err).NotTo(HaveOccurred())
+	return out
 }

@@ -10,7 +10,6 @@ package node_test
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -30,6 +29,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
+	"github.com/holdfast-dev/holdfast/internal/testing/process"
 )
 
 const (
@@ -113,10 +113,7 @@ func installAgent(ctx context.Context) {
 // run runs a command in the repository and gives what it printed.
 func run(name string, args ...string) string {
 	GinkgoHelper()
-	var stderr strings.Builder
-	command := exec.Command(name, args...)
-	command.Dir, command.Stderr = repository, &stderr
-	out, err := command.Output()
-	Expect(err).NotTo(HaveOccurred(), "%s %s: %s", name, strings.Join(args, " "), &stderr)
-	return string(out)
+	out, err := process.Output(context.Background(), repository, name, args...)
+	Expect(err).NotTo(HaveOccurred())
+	return out
 }

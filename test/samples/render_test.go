@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -28,6 +27,7 @@ import (
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/testing/process"
 )
 
 const (
@@ -77,17 +77,11 @@ func below(t *testing.T, folder, suffix string) []string {
 // render builds a kustomization of the repository and decodes what comes of it.
 func render(t *testing.T, folder string) []runtime.Object {
 	t.Helper()
-	build := exec.CommandContext(t.Context(), "go", "tool", "-modfile=hack/tools/kustomize/go.mod", "kustomize", "build", folder)
-	build.Dir = root
-	rendered, err := build.Output()
+	rendered, err := process.Output(t.Context(), root, "go", "tool", "-modfile=hack/tools/kustomize/go.mod", "kustomize", "build", folder)
 	if err != nil {
-		var failed *exec.ExitError
-		if errors.As(err, &failed) {
-			t.Fatalf("rendering %s: %s", folder, failed.Stderr)
-		}
-		t.Fatalf("rendering %s: %v", folder, err)
+		t.Fatal(err)
 	}
-	return decode(t, folder, string(rendered))
+	return decode(t, folder, rendered)
 }
 
 // decode reads every document into the Go type of its kind. An unknown field or kind is an error.

@@ -10,9 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/holdfast-dev/holdfast/internal/testing/process"
 )
 
 const (
@@ -37,11 +38,11 @@ var manifests = map[string][]string{
 // are not in Go's module cache yet are downloaded and verified against go.sum; later calls need no network. It works in any
 // module that has this one in its build list. The error has the output of the go command, or the file that a module lacks.
 func Paths(ctx context.Context) ([]string, error) {
-	top, err := list(ctx, ".", "-m", "-f", "{{.Dir}}", repository)
+	top, err := process.Output(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", repository)
 	if err != nil {
 		return nil, fmt.Errorf("finding the folder of %s: %w", repository, err)
 	}
-	pinned, err := list(ctx, filepath.Join(top, pins), "-deps", "-f", "{{with .Module}}{{.Path}} {{.Dir}}{{end}}", ".")
+	pinned, err := process.Output(ctx, filepath.Join(top, pins), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}} {{.Dir}}{{end}}", ".")
 	if err != nil {
 		return nil, fmt.Errorf("finding the modules that %s pins: %w", pins, err)
 	}
@@ -75,16 +76,4 @@ func check(paths []string) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// list runs "go list" in a folder.
-func list(ctx context.Context, dir string, args ...string) (string, error) {
-	var stderr strings.Builder
-	command := exec.CommandContext(ctx, "go", append([]string{"list"}, args...)...)
-	command.Dir, command.Stderr = dir, &stderr
-	out, err := command.Output()
-	if err != nil {
-		return "", fmt.Errorf("go list %s in %s: %w: %s", strings.Join(args, " "), dir, err, strings.TrimSpace(stderr.String()))
-	}
-	return strings.TrimSpace(string(out)), nil
 }

@@ -211,3 +211,11 @@ func TestFreePortGivesNoPortTwice(t *testing.T) {
 		ports[port] = true
 	}
 }
+
+func TestOutputIsWhatAProgramPrintedAndItsErrorHasTheRest(t *testing.T) {
+	if out, err := process.Output(t.Context(), "/", "sh", "-c", "pwd; echo aside >&2"); out != "/" || err != nil {
+		t.Errorf("output %q, error %v", out, err)
+	}
+	_, err := process.Output(t.Context(), "", "sh", "-c", "echo refused >&2; exit 3")
+	wantError(t, err, "sh -c", "exit status 3", "refused")
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/page"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/result"
+	"github.com/holdfast-dev/holdfast/internal/testing/process"
 )
 
 const secondsPerOperation = "seconds"
@@ -62,7 +63,7 @@ func (w *world) testBinary(ctx context.Context, packagePath string) (string, err
 		return "", impossible("that version has no package " + strings.TrimPrefix(packagePath, "./"))
 	}
 	program := filepath.Join(w.dir, "benchmarks.test")
-	_, err := output(ctx, w.options.Root, "go", "test", "-c", "-o", program, packagePath)
+	_, err := process.Output(ctx, w.options.Root, "go", "test", "-c", "-o", program, packagePath)
 	return program, err
 }
 
@@ -70,14 +71,14 @@ func (w *world) testBinary(ctx context.Context, packagePath string) (string, err
 func (w *world) goBench(name, program, benchmark string) arm {
 	return arm{name: name, run: func(ctx context.Context) (int, map[string]float64, error) {
 		pattern := "^" + strings.ReplaceAll(benchmark, "/", "$/^") + "$"
-		listed, err := output(ctx, w.dir, program, "-test.list="+strings.Split(pattern, "/")[0])
+		listed, err := process.Output(ctx, w.dir, program, "-test.list="+strings.Split(pattern, "/")[0])
 		if err != nil {
 			return 0, nil, err
 		}
 		if !strings.HasPrefix(listed, "Benchmark") {
 			return 0, nil, impossible("no Go benchmark of that version is about it")
 		}
-		text, err := output(ctx, w.dir, program, "-test.run=^$", "-test.bench="+pattern, "-test.benchtime=1s", "-test.benchmem")
+		text, err := process.Output(ctx, w.dir, program, "-test.run=^$", "-test.bench="+pattern, "-test.benchtime=1s", "-test.benchmem")
 		if err != nil {
 			return 0, nil, err
 		}

@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/bench/page"
+	"github.com/holdfast-dev/holdfast/internal/testing/process"
 )
 
 // DescribeMachine describes where the rows are measured.
@@ -34,11 +34,11 @@ func DescribeMachine(ctx context.Context, root string) (page.Machine, error) {
 			break
 		}
 	}
-	kubernetes, err := output(ctx, root, filepath.Join(root, "bin", "kube", "kube-apiserver"), "--version")
+	kubernetes, err := process.Output(ctx, root, filepath.Join(root, "bin", "kube", "kube-apiserver"), "--version")
 	if err != nil {
 		return m, err
 	}
-	etcd, err := output(ctx, root, filepath.Join(root, "bin", "kube", "etcd"), "--version")
+	etcd, err := process.Output(ctx, root, filepath.Join(root, "bin", "kube", "etcd"), "--version")
 	m.Kubernetes = strings.TrimPrefix(kubernetes, "Kubernetes ")
 	first, _, _ := strings.Cut(etcd, "\n")
 	m.Etcd = strings.TrimPrefix(first, "etcd Version: ")
@@ -47,11 +47,11 @@ func DescribeMachine(ctx context.Context, root string) (page.Machine, error) {
 
 // Version is that of a commit, marked where the product has changes that no commit has.
 func Version(ctx context.Context, root, commit string) (string, error) {
-	version, err := output(ctx, root, "git", "rev-parse", "--short", commit)
+	version, err := process.Output(ctx, root, "git", "rev-parse", "--short", commit)
 	if err != nil || commit != "HEAD" {
 		return version, err
 	}
-	changes, err := output(ctx, root, "git", "status", "--porcelain", "--untracked-files=no", "--", ":!docs", ":!hack")
+	changes, err := process.Output(ctx, root, "git", "status", "--porcelain", "--untracked-files=no", "--", ":!docs", ":!hack")
 	if changes != "" {
 		version += "-dirty"
 	}
@@ -65,29 +65,16 @@ func Checkout(ctx context.Context, root, commit string, progress io.Writer) (dir
 	}
 	dir = filepath.Join(root, "bin", "bench", "trees", version)
 	if _, err := os.Stat(dir); err != nil {
-		if _, err := output(ctx, root, "git", "worktree", "add", "--detach", dir, version); err != nil {
+		if _, err := process.Output(ctx, root, "git", "worktree", "add", "--detach", dir, version); err != nil {
 			return "", "", err
 		}
 	}
 	fmt.Fprintf(progress, "building the commands of %s\n", version)
-	if _, err := output(ctx, dir, "make", "build"); err != nil {
+	if _, err := process.Output(ctx, dir, "make", "build"); err != nil {
 		return "", "", err
 	}
 	if err := os.Symlink(filepath.Join(root, "bin", "kube"), filepath.Join(dir, "bin", "kube")); err != nil && !errors.Is(err, os.ErrExist) {
 		return "", "", err
 	}
 	return dir, version, nil
-}
-
-func output(ctx context.Context, dir, name string, args ...string) (string, error) {
-	command := exec.CommandContext(ctx, name, args...)
-	command.Dir = dir
-	out, err := command.Output()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
-	}
-	if err != nil {
-		return "", fmt.Errorf("%s %s: %w", filepath.Base(name), strings.Join(args, " "), err)
-	}
-	return strings.TrimSpace(string(out)), nil
 }

@@ -61,7 +61,7 @@ func (w *world) profiledManager(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
-	_, err = output(ctx, w.options.Root, "go", "build", "-overlay", overlay, "-o", program, "./cmd/manager")
+	_, err = process.Output(ctx, w.options.Root, "go", "build", "-overlay", overlay, "-o", program, "./cmd/manager")
 	return program, err
 }
 
@@ -165,7 +165,7 @@ func largest(ctx context.Context, path string) ([]string, error) {
 		what  string
 		flags []string
 	}{{"", nil}, {"with what it calls ", []string{"-cum", "-show=holdfast-dev|k8s.io/(apiserver|apimachinery)"}}} {
-		text, err := output(ctx, filepath.Dir(path), "go", append(append([]string{"tool", "pprof", "-top", "-nodecount=" + strconv.Itoa(profiledEntries)}, of.flags...), path)...)
+		text, err := process.Output(ctx, filepath.Dir(path), "go", append(append([]string{"tool", "pprof", "-top", "-nodecount=" + strconv.Itoa(profiledEntries)}, of.flags...), path)...)
 		if err != nil {
 			return nil, err
 		}

@@ -5,9 +5,7 @@ package cluster
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -15,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/testing/process"
 )
 
 // notHere are the kinds of the installation for which a development cluster has
@@ -53,15 +52,11 @@ func (c *Cluster) render(ctx context.Context, e endpoint, configuration *configv
 
 // kustomize renders a folder.
 func (c *Cluster) kustomize(ctx context.Context, dir string) ([]*unstructured.Unstructured, error) {
-	command := exec.CommandContext(ctx, filepath.Join(c.control.AssetsDir(), "kubectl"), "kustomize", dir)
-	manifest, err := command.Output()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
-	}
+	manifest, err := process.Output(ctx, "", filepath.Join(c.control.AssetsDir(), "kubectl"), "kustomize", dir)
 	if err != nil {
 		return nil, fmt.Errorf("rendering %s: %w", dir, err)
 	}
-	objects, err := Parse(manifest)
+	objects, err := Parse([]byte(manifest))
 	if err != nil {
 		return nil, fmt.Errorf("rendering %s: %w", dir, err)
 	}

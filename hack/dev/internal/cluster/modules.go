@@ -4,11 +4,11 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/holdfast-dev/holdfast/internal/testing/process"
 )
 
 const (
@@ -21,17 +21,12 @@ type modules map[string]string
 
 // findModules asks the go command, in the module that pins the versions.
 func (c *Cluster) findModules(ctx context.Context) error {
-	command := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Path}}={{.Dir}}", whereaboutsModule, nadModule)
-	command.Dir = filepath.Join(c.options.Root, "hack", "dev")
-	output, err := command.Output()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		return fmt.Errorf("go list: %w: %s", err, strings.TrimSpace(string(exit.Stderr)))
-	}
+	output, err := process.Output(ctx, filepath.Join(c.options.Root, "hack", "dev"), "go", "list", "-m", "-f", "{{.Path}}={{.Dir}}", whereaboutsModule, nadModule)
 	if err != nil {
-		return fmt.Errorf("go list: %w", err)
+		return err
 	}
 	c.modules = modules{}
-	for line := range strings.Lines(string(output)) {
+	for line := range strings.Lines(output) {
 		path, dir, _ := strings.Cut(strings.TrimSpace(line), "=")
 		if dir == "" {
 			return fmt.Errorf("module %s is not downloaded: run go -C hack/dev mod download", path)

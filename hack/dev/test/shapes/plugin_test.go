@@ -9,13 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/k8snetworkplumbingwg/whereabouts/pkg/config"
 	wbkubernetes "github.com/k8snetworkplumbingwg/whereabouts/pkg/storage/kubernetes"
 	"github.com/k8snetworkplumbingwg/whereabouts/pkg/types"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/holdfast-dev/holdfast/internal/testing/process"
 )
 
 // plugin is whereabouts' CNI plugin in one version.
@@ -74,14 +75,11 @@ func programOf(t *testing.T, modfile string) plugin {
 // goIn is the output of a go command in a module.
 func goIn(t *testing.T, module string, arguments ...string) string {
 	t.Helper()
-	command := exec.Command("go", arguments...)
-	var progress bytes.Buffer
-	command.Dir, command.Stderr = module, &progress
-	output, err := command.Output()
+	output, err := process.Output(t.Context(), module, "go", arguments...)
 	if err != nil {
-		t.Fatalf("%s in %s: %v\n%s", command, module, err, &progress)
+		t.Fatalf("in %s: %v", module, err)
 	}
-	return strings.TrimSpace(string(output))
+	return output
 }
 
 // run runs the program as a container runtime does. What went wrong is in its output.

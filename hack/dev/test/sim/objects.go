@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,6 +29,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
+	"github.com/holdfast-dev/holdfast/internal/testing/process"
 )
 
 const (
@@ -50,11 +50,7 @@ var scheme = sync.OnceValue(func() *runtime.Scheme {
 
 // moduleDir is where the source of a module is.
 func moduleDir(module string) string {
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
-	if err != nil {
-		panic(fmt.Sprintf("finding the source of %s: %v", module, err))
-	}
-	return strings.TrimSpace(string(out))
+	return must(process.Output(context.Background(), "", "go", "list", "-m", "-f", "{{.Dir}}", module))
 }
 
 var repository = sync.OnceValue(func() string { return moduleDir("github.com/holdfast-dev/holdfast") })
