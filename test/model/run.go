@@ -74,57 +74,45 @@ func explorerOf[S comparable](system checker.System[S]) func(checker.Options) (o
 }
 
 // jobs are what is explored. The large ones come first.
-func jobs() []*job { return append(handshakeJobs(), objectJobs()...) }
-
-func handshakeJobs() []*job {
-	var all []*job
-	add := func(scenario world.Scenario, off world.Switch, j *job) {
-		j.scenario, j.about, j.depth = scenario.Name, scenario.About, scenario.Depth
-		j.explorer = explorerOf[world.State](&world.Model{Scenario: scenario, Off: off})
-		all = append(all, j)
-	}
-	for _, scenario := range world.Scenarios() {
-		add(scenario, world.SwitchNone, &job{})
-	}
-	for _, one := range world.Switches() {
-		scenario, found := world.Find(one.Scenario)
-		add(scenario, one.Switch, &job{name: one.Name, holds: one.Holds, err: missing(one.Name, one.Scenario, found)})
-	}
-	for _, scenario := range world.Gaps() {
-		add(scenario, world.SwitchNone, &job{gap: true})
-	}
-	return all
+func jobs() []*job {
+	handshakes := jobsOf(world.Scenarios(), world.Switches(), nil, world.Gaps(), world.Find, func(s world.Scenario, off world.Switch) *job {
+		return &job{scenario: s.Name, about: s.About, depth: s.Depth, explorer: explorerOf[world.State](&world.Model{Scenario: s, Off: off})}
+	})
+	objects := jobsOf(nodes.Scenarios(), nodes.Switches(), nodes.Relaxed(), nodes.Gaps(), nodes.Find, func(s nodes.Scenario, off nodes.Switch) *job {
+		return &job{scenario: s.Name, about: s.About, depth: s.Depth, explorer: explorerOf[nodes.State](&nodes.Model{Scenario: s, Off: off})}
+	})
+	return append(handshakes, objects...)
 }
 
-func objectJobs() []*job {
-	var all []*job
-	add := func(scenario nodes.Scenario, off nodes.Switch, j *job) {
-		j.scenario, j.about, j.depth = scenario.Name, scenario.About, scenario.Depth
-		j.explorer = explorerOf[nodes.State](&nodes.Model{Scenario: scenario, Off: off})
-		all = append(all, j)
+// jobsOf are those of one model: its scenarios, each rule turned off, and the gaps.
+func jobsOf[Scenario any, Switch ~uint8](scenarios []Scenario, switches, relaxed []checker.Named[Switch], gaps []Scenario,
+	find func(name string) (Scenario, bool), jobOf func(Scenario, Switch) *job) (all []*job) {
+	add := func(scenario Scenario, off Switch) *job {
+		all = append(all, jobOf(scenario, off))
+		return all[len(all)-1]
 	}
-	for _, scenario := range nodes.Scenarios() {
-		add(scenario, nodes.SwitchNone, &job{})
+	turnOff := func(one checker.Named[Switch]) *job {
+		scenario, found := find(one.Scenario)
+		j := add(scenario, one.Switch)
+		j.name, j.holds = one.Name, one.Holds
+		if !found {
+			j.err = fmt.Errorf("switch %q names scenario %q, which does not exist", one.Name, one.Scenario)
+		}
+		return j
 	}
-	for _, one := range nodes.Switches() {
-		scenario, found := nodes.Find(one.Scenario)
-		add(scenario, one.Switch, &job{name: one.Name, holds: one.Holds, err: missing(one.Name, one.Scenario, found)})
+	for _, scenario := range scenarios {
+		add(scenario, 0)
 	}
-	for _, one := range nodes.Relaxed() {
-		scenario, found := nodes.Find(one.Scenario)
-		add(scenario, one.Switch, &job{name: one.Name, relaxed: true, err: missing(one.Name, one.Scenario, found)})
+	for _, one := range switches {
+		turnOff(one)
 	}
-	for _, scenario := range nodes.Gaps() {
-		add(scenario, nodes.SwitchNone, &job{gap: true})
+	for _, one := range relaxed {
+		turnOff(one).relaxed = true
+	}
+	for _, scenario := range gaps {
+		add(scenario, 0).gap = true
 	}
 	return all
-}
-
-func missing(name, scenario string, found bool) error {
-	if found {
-		return nil
-	}
-	return fmt.Errorf("switch %q names scenario %q, which does not exist", name, scenario)
 }
 
 // maxStates bounds a search for a counterexample.

@@ -23,6 +23,15 @@ type Step[S comparable] struct {
 	Chance bool
 }
 
+// Named is a switch of a system, which turns one rule off, with its name and the scenario in which the rule is missed.
+type Named[Switch any] struct {
+	Switch Switch
+	// Name is that of the rule, and Scenario that of the scenario.
+	Name, Scenario string
+	// Holds: the harm is not an address that is released too early, but something that is never done.
+	Holds bool
+}
+
 // Line is one step of a trace.
 type Line[S comparable] struct {
 	Label string

@@ -12,35 +12,13 @@ import (
 	"github.com/holdfast-dev/holdfast/test/model/checker"
 )
 
-func explore(t *testing.T, m *Model, options checker.Options) checker.Result[State] {
-	t.Helper()
-	result, err := checker.Explore[State](m, options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return result
-}
-
-func report(t *testing.T, trace *checker.Trace[State]) {
-	t.Helper()
-	if trace == nil {
-		return
-	}
-	t.Errorf("found: %s", trace.Why)
-	for i, line := range trace.Lines[1:] {
-		t.Logf("%2d. %s", i+1, line.Label)
-	}
-}
-
 // quickStates bounds what a test explores; make model goes to the end.
 const quickStates = 12_000
 
 func TestNoAddressIsReleasedEarlyWithAllRules(t *testing.T) {
 	for _, scenario := range Scenarios() {
 		t.Run(scenario.Name, func(t *testing.T) {
-			result := explore(t, &Model{Scenario: scenario}, checker.Options{MaxStates: quickStates})
-			report(t, result.Violation)
-			report(t, result.Stuck)
+			checker.MustHold[State](t, &Model{Scenario: scenario}, checker.Options{MaxStates: quickStates})
 		})
 	}
 }
@@ -49,12 +27,10 @@ func TestEveryScenarioEndsWhereNothingGoesWrong(t *testing.T) {
 	for _, scenario := range Scenarios() {
 		t.Run(scenario.Name, func(t *testing.T) {
 			scenario.Chances = nil
-			result := explore(t, &Model{Scenario: scenario}, checker.Options{MaxStates: quickStates})
+			result := checker.MustHold[State](t, &Model{Scenario: scenario}, checker.Options{MaxStates: quickStates})
 			if !result.Complete {
 				t.Errorf("%d states are not all", result.States)
 			}
-			report(t, result.Violation)
-			report(t, result.Stuck)
 		})
 	}
 }
@@ -66,7 +42,7 @@ func TestARuleTurnedOffIsMissed(t *testing.T) {
 			if !found {
 				t.Fatalf("scenario %q does not exist", one.Scenario)
 			}
-			result := explore(t, &Model{Scenario: scenario, Off: one.Switch}, checker.Options{MaxStates: quickStates, SafetyOnly: !one.Holds})
+			result := checker.MustExplore[State](t, &Model{Scenario: scenario, Off: one.Switch}, checker.Options{MaxStates: quickStates, SafetyOnly: !one.Holds})
 			switch {
 			case result.States >= quickStates: // make model finds it
 			case one.Holds && result.Stuck == nil, !one.Holds && result.Violation == nil:

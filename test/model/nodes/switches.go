@@ -2,18 +2,11 @@
 
 package nodes
 
-// Named is a switch with its name and the scenario in which the rule that it turns off is missed.
-type Named struct {
-	Switch Switch
-	// Name begins with the rule's number. Scenario is the scenario's name.
-	Name, Scenario string
-	// Holds: the harm is not an address that is released too early, but something that is never done.
-	Holds bool
-}
+import "github.com/holdfast-dev/holdfast/test/model/checker"
 
-// Switches are the rules that can be turned off, one at a time.
-func Switches() []Named {
-	return []Named{
+// Switches are the rules that can be turned off, one at a time. A name begins with the rule's number.
+func Switches() []checker.Named[Switch] {
+	return []checker.Named[Switch]{
 		{Switch: LifecyclePerNode, Name: "R1: lifecycle per Node, not per machine", Scenario: "objects: a machine replaced"},
 		{Switch: OneObject, Name: "R1: lifecycle of one object, not of every object that names the machine", Scenario: "objects: a machine returns"},
 		{Switch: StoredVerdict, Name: "R2: a stored verdict is final", Scenario: "objects: a machine returns"},
@@ -45,8 +38,8 @@ func Switches() []Named {
 }
 
 // Relaxed are rules that can be turned off without harm, as far as the model shows: what they save is time or writes.
-func Relaxed() []Named {
-	return []Named{
+func Relaxed() []checker.Named[Switch] {
+	return []checker.Named[Switch]{
 		{Switch: ResumedWatch, Name: "R3: a manager that resumes the watch of Nodes from the Lease's version keeps acquireTime", Scenario: "objects: a machine returns"},
 		{Switch: RemovedFirst, Name: "R7: the query removed from all before the record has its node", Scenario: "objects: an orphan"},
 		{Switch: NoVersion, Name: "R9: status writes with metadata.uid alone", Scenario: "objects: an object deleted"},

@@ -2,19 +2,11 @@
 
 package world
 
-// Named is a switch with its name and the scenario in which the rule that it turns off is missed.
-type Named struct {
-	Switch Switch
-	Name   string
-	// Scenario is the scenario's name.
-	Scenario string
-	// Holds: the harm is not an address that is given away, but one that nothing releases any more.
-	Holds bool
-}
+import "github.com/holdfast-dev/holdfast/test/model/checker"
 
 // Switches are the rules that can be turned off, one at a time.
-func Switches() []Named {
-	return []Named{
+func Switches() []checker.Named[Switch] {
+	return []checker.Named[Switch]{
 		{Switch: CachedList, Name: "cached list in the agent", Scenario: "starting"},
 		{Switch: NotReadyIsGone, Name: "NOTREADY taken as gone", Scenario: "deletion"},
 		{Switch: InFlightOff, Name: "in-flight rule off", Scenario: "starting"},
@@ -42,9 +34,9 @@ func Switches() []Named {
 	}
 }
 
-// Find is the scenario of a name, among all of them; false if there is none.
+// Find is the scenario of a name; false if there is none.
 func Find(name string) (Scenario, bool) {
-	for _, scenario := range append(Scenarios(), Gaps()...) {
+	for _, scenario := range Scenarios() {
 		if scenario.Name == name {
 			return scenario, true
 		}
@@ -54,23 +46,14 @@ func Find(name string) (Scenario, bool) {
 
 // Gaps are scenarios without one of the assumptions on which the design rests: what happens then is known, and is shown.
 func Gaps() []Scenario {
-	informed, _ := scenario("made anew, old ID")
+	informed, _ := Find("made anew, old ID")
 	informed.Name, informed.About = "a kubelet is late, old ID", "a kubelet that missed the deletion makes a sandbox after the old one was found gone, under the old one's entry"
 	informed.LateKubelet = true
-	inTime, _ := scenario("made anew, old ID")
+	inTime, _ := Find("made anew, old ID")
 	inTime.Name, inTime.About = "made late, old ID", "a sandbox is starting, under the old one's entry, when the grace period is over"
 	inTime.LateMaking = true
-	back, _ := scenario("taken over, no agents")
+	back, _ := Find("taken over, no agents")
 	back.Name, back.About = "a Node object is taken back", "another machine under the same Node object ends the pod, and the first one has the object back before the controller looks; no agent runs"
 	back.TakesBack = true
 	return []Scenario{informed, inTime, back}
-}
-
-func scenario(name string) (Scenario, bool) {
-	for _, one := range Scenarios() {
-		if one.Name == name {
-			return one, true
-		}
-	}
-	return Scenario{}, false
 }

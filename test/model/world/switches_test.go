@@ -15,31 +15,10 @@ const (
 	quickStates = 8_000
 )
 
-func explore(t *testing.T, m *Model, options checker.Options) checker.Result[State] {
-	t.Helper()
-	result, err := checker.Explore[State](m, options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return result
-}
-
-func report(t *testing.T, trace *checker.Trace[State]) {
-	t.Helper()
-	if trace == nil {
-		return
-	}
-	t.Errorf("found: %s", trace.Why)
-	for i, line := range trace.Lines[1:] {
-		t.Logf("%2d. %s", i+1, line.Label)
-	}
-}
-
 func TestNoAddressIsGivenAwayEarlyWithAllRules(t *testing.T) {
 	for _, scenario := range Scenarios() {
 		t.Run(scenario.Name, func(t *testing.T) {
-			result := explore(t, &Model{Scenario: scenario}, checker.Options{MaxDepth: quickDepth, MaxStates: quickStates, SafetyOnly: true})
-			report(t, result.Violation)
+			checker.MustHold[State](t, &Model{Scenario: scenario}, checker.Options{MaxDepth: quickDepth, MaxStates: quickStates, SafetyOnly: true})
 		})
 	}
 }
@@ -56,12 +35,10 @@ func TestEverythingIsReleasedOrExplainedWhereNothingGoesWrong(t *testing.T) {
 			continue // too many states; the one without mishap stands for all orphans
 		}
 		t.Run(scenario.Name, func(t *testing.T) {
-			result := explore(t, &Model{Scenario: calm(scenario)}, checker.Options{MaxStates: 20_000})
+			result := checker.MustHold[State](t, &Model{Scenario: calm(scenario)}, checker.Options{MaxStates: 20_000})
 			if !result.Complete && result.Violation == nil {
 				t.Errorf("%d states are not all", result.States)
 			}
-			report(t, result.Violation)
-			report(t, result.Stuck)
 		})
 	}
 }
@@ -72,9 +49,7 @@ func TestSmallScenariosHoldToTheirEnd(t *testing.T) {
 			continue // progress is checked only to the end of a scenario
 		}
 		t.Run(scenario.Name, func(t *testing.T) {
-			result := explore(t, &Model{Scenario: scenario}, checker.Options{MaxStates: 3_000})
-			report(t, result.Violation)
-			report(t, result.Stuck)
+			checker.MustHold[State](t, &Model{Scenario: scenario}, checker.Options{MaxStates: 3_000})
 		})
 	}
 }
@@ -94,7 +69,7 @@ func TestARuleTurnedOffIsMissed(t *testing.T) {
 			if !found {
 				t.Fatalf("scenario %q does not exist", one.Scenario)
 			}
-			result := explore(t, &Model{Scenario: scenario, Off: one.Switch}, checker.Options{MaxStates: 30_000, SafetyOnly: !one.Holds})
+			result := checker.MustExplore[State](t, &Model{Scenario: scenario, Off: one.Switch}, checker.Options{MaxStates: 30_000, SafetyOnly: !one.Holds})
 			if result.Violation == nil && result.Stuck == nil {
 				t.Fatalf("no harm in %d states: the model does not need the rule", result.States)
 			}
@@ -135,7 +110,7 @@ func TestAStateIsNotForgottenByNormalizing(t *testing.T) {
 
 func TestWhatIsPrintedNamesTheActors(t *testing.T) {
 	scenario, _ := Find("deletion")
-	result := explore(t, &Model{Scenario: scenario, Off: NotReadyIsGone}, checker.Options{MaxStates: 20_000, SafetyOnly: true})
+	result := checker.MustExplore[State](t, &Model{Scenario: scenario, Off: NotReadyIsGone}, checker.Options{MaxStates: 20_000, SafetyOnly: true})
 	if result.Violation == nil {
 		t.Fatal("no violation")
 	}
