@@ -106,14 +106,7 @@ func (m *machine) runInit(ctx context.Context, container corev1.Container, kubec
 
 // sleep is false when ctx ended before the time was over.
 func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return wait.PollUntilContextCancel(ctx, d, false, func(context.Context) (bool, error) { return true, nil }) == nil
 }
 
 // runManager runs the manager for a container, with a kubeconfig in the place of

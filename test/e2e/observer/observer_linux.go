@@ -3,10 +3,13 @@
 package observer
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // Options describe what is watched and how closely.
@@ -40,9 +43,9 @@ type Observer struct {
 
 // Start begins to watch; the first look is over when it returns. It needs root.
 func Start(options Options) (*Observer, error) {
-	options.Every = or(options.Every, defaultEvery)
-	options.AskEvery = or(options.AskEvery, defaultAskEvery)
-	options.Limits.Closing = or(options.Limits.Closing, defaultClosing)
+	options.Every = cmp.Or(options.Every, defaultEvery)
+	options.AskEvery = cmp.Or(options.AskEvery, defaultAskEvery)
+	options.Limits.Closing = cmp.Or(options.Limits.Closing, defaultClosing)
 	o := &Observer{options: options, history: newHistory()}
 	if options.Bridge != "" {
 		var err error
@@ -96,16 +99,11 @@ func (o *Observer) Present() map[netip.Addr][]Span {
 }
 
 func (o *Observer) every(ctx context.Context, period time.Duration, do func()) {
-	ticker := time.NewTicker(period)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			do()
-		}
-	}
+	// The error is that ctx ended.
+	_ = wait.PollUntilContextCancel(ctx, period, false, func(context.Context) (bool, error) {
+		do()
+		return false, nil
+	})
 }
 
 func (o *Observer) look() {
@@ -162,11 +160,4 @@ func (o *Observer) fail(err error) {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 	o.history.failure(time.Now(), err.Error())
-}
-
-func or(value, otherwise time.Duration) time.Duration {
-	if value == 0 {
-		return otherwise
-	}
-	return value
 }

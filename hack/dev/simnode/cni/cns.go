@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/simnode/acn"
@@ -41,10 +42,8 @@ func NewCNS(node string) *CNS { return &CNS{node: node} }
 // Run loads the prefixes of the node's NodeNetworkConfig, and those that come
 // later, until ctx is done. It calls report for each object with a new prefix.
 func (c *CNS) Run(ctx context.Context, reader client.Reader, report func(string)) {
-	ticker := time.NewTicker(cnsInterval)
-	defer ticker.Stop()
 	last := ""
-	for {
+	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		news, err := c.load(ctx, reader)
 		if err != nil && ctx.Err() == nil {
 			news = err.Error()
@@ -53,12 +52,7 @@ func (c *CNS) Run(ctx context.Context, reader client.Reader, report func(string)
 			last = news
 			report(news)
 		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
-	}
+	}, cnsInterval)
 }
 
 // load returns what it loaded in a sentence; empty if nothing.

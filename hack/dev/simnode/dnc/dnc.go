@@ -18,6 +18,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/simnode/acn"
@@ -98,18 +99,7 @@ func (d *DNC) Allocations() []Allocation {
 }
 
 // Run works until ctx is done.
-func (d *DNC) Run(ctx context.Context) {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		d.pass(ctx)
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
+func (d *DNC) Run(ctx context.Context) { wait.NonSlidingUntilWithContext(ctx, d.pass, interval) }
 
 // pass looks at every node once. A failure is reported once and tried again by the
 // next pass.

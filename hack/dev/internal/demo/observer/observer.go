@@ -16,6 +16,7 @@ import (
 
 	whereaboutsv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/history"
@@ -68,17 +69,11 @@ func (o *Observer) Stop() {
 
 func (o *Observer) run(ctx context.Context) {
 	defer close(o.done)
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for {
-		sample, err := o.sample(ctx)
-		o.keep(sample, err)
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
+	// The error is that ctx ended.
+	_ = wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (bool, error) {
+		o.keep(o.sample(ctx))
+		return false, nil
+	})
 }
 
 // keep takes a sample into the history; one that is not whole is none.
