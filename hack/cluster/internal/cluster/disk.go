@@ -5,8 +5,6 @@
 package cluster
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -42,7 +40,11 @@ var sysctls = map[string]string{
 	"kernel/keys/root_maxbytes": "25000000",
 }
 
-const bootIDSysctl = "kernel/random/boot_id"
+const (
+	bootIDSysctl = "kernel/random/boot_id"
+	// randomUUID has another version 4 UUID at each read, see random(4).
+	randomUUID = "/proc/sys/kernel/random/uuid"
+)
 
 // firmwareUUID is where a kubelet looks for the system UUID first. Hosts without
 // DMI do not have it; there the machine ID is the system UUID.
@@ -80,14 +82,14 @@ func (c *Cluster) makeDisk(n plan.Node) error {
 	if err := c.writeNodeFiles(n); err != nil {
 		return err
 	}
-	id, err := randomID()
+	id, err := readID(randomUUID)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(folder.SystemUUID(), []byte(hyphened(id)+"\n"), 0o444); err != nil {
+	if err := os.WriteFile(folder.SystemUUID(), []byte(id+"\n"), 0o444); err != nil {
 		return err
 	}
-	return os.WriteFile(folder.MachineID(), []byte(id+"\n"), 0o444)
+	return os.WriteFile(folder.MachineID(), []byte(strings.ReplaceAll(id, "-", "")+"\n"), 0o444)
 }
 
 func (c *Cluster) writeNodeFiles(n plan.Node) error {
@@ -159,28 +161,14 @@ func (c *Cluster) makeKernelFiles(n plan.Node) error {
 }
 
 func (c *Cluster) newBootID(n plan.Node) error {
-	id, err := randomID()
+	id, err := readID(randomUUID)
 	if err != nil {
 		return err
 	}
-	return writeFile(c.Folder.Node(n.Name).BootID(), []byte(hyphened(id)+"\n"))
+	return writeFile(c.Folder.Node(n.Name).BootID(), []byte(id+"\n"))
 }
 
-// randomID is a version 4 UUID without its hyphens.
-func randomID() (string, error) {
-	var id [16]byte
-	if _, err := rand.Read(id[:]); err != nil {
-		return "", fmt.Errorf("random ID: %w", err)
-	}
-	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
-	return hex.EncodeToString(id[:]), nil
-}
-
-func hyphened(id string) string {
-	return strings.Join([]string{id[:8], id[8:12], id[12:16], id[16:20], id[20:]}, "-")
-}
-
-// readID reads a machine or boot ID.
+// readID reads a machine, boot or random ID.
 func readID(path string) (string, error) {
 	content, err := os.ReadFile(path)
 	return strings.TrimSpace(string(content)), err

@@ -222,23 +222,17 @@ func (c *Cgroups) Frozen(group string) bool {
 // Remove removes the group and those below it from every hierarchy. It tries
 // until ctx is done, since the kernel takes a moment to forget dead processes.
 func (c *Cgroups) Remove(ctx context.Context, group string) error {
-	ticker := time.NewTicker(cgroupPoll)
-	defer ticker.Stop()
-	for {
+	err := Poll(ctx, cgroupPoll, func(context.Context) error {
 		var errs []error
 		for _, mount := range c.mounts {
 			errs = append(errs, walkGroups(filepath.Join(mount, group), os.Remove))
 		}
-		err := errors.Join(errs...)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return fmt.Errorf("removing cgroup %s: %w", group, err)
-		}
+		return errors.Join(errs...)
+	})
+	if err != nil {
+		return fmt.Errorf("removing cgroup %s: %w", group, err)
 	}
+	return nil
 }
 
 // Left lists the folders of the group that there are, in all hierarchies.

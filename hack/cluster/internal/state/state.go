@@ -24,7 +24,6 @@ type Phase string
 const (
 	Starting Phase = "Starting"
 	Up       Phase = "Up"
-	Stopping Phase = "Stopping"
 )
 
 // NodeState describes what was last done to a node.
