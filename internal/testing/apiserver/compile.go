@@ -19,15 +19,29 @@ import (
 // compiledAdmission keeps what was compiled of each stored version of a configuration. Servers that begin with one state share it: to compile a
 // policy costs more than all that it judges in a simulation.
 type compiledAdmission struct {
-	lock     sync.Mutex
-	hooks    map[*stored][]*webhook
-	policies map[*stored]*policy
-	bindings map[*stored]*admissionregistrationv1.ValidatingAdmissionPolicyBinding
+	lock sync.Mutex
+	made map[*stored]any
 }
 
-func newCompiledAdmission() *compiledAdmission {
-	return &compiledAdmission{hooks: map[*stored][]*webhook{}, policies: map[*stored]*policy{},
-		bindings: map[*stored]*admissionregistrationv1.ValidatingAdmissionPolicyBinding{}}
+func newCompiledAdmission() *compiledAdmission { return &compiledAdmission{made: map[*stored]any{}} }
+
+// once is what compile makes of a stored version, which is always of one type.
+func once[T any](c *compiledAdmission, o *stored, compile func(object) (T, error)) (T, error) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if known, made := c.made[o]; made {
+		return known.(T), nil
+	}
+	compiled, err := compile(o.object)
+	if err == nil {
+		c.made[o] = compiled
+	}
+	return compiled, err
+}
+
+func decode[T any](o object) (*T, error) {
+	typed := new(T)
+	return typed, runtime.DefaultUnstructuredConverter.FromUnstructured(o, typed)
 }
 
 // inForce is what judges writes, until a configuration changes.
@@ -87,8 +101,8 @@ func (s *Server) configurations(plural string) []*stored {
 
 func (s *Server) validatingWebhooks() ([]*webhook, error) {
 	return s.webhooks("validatingwebhookconfigurations", func(o object) ([]*webhook, error) {
-		var c admissionregistrationv1.ValidatingWebhookConfiguration
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o, &c); err != nil {
+		c, err := decode[admissionregistrationv1.ValidatingWebhookConfiguration](o)
+		if err != nil {
 			return nil, err
 		}
 		var all []*webhook
@@ -101,8 +115,8 @@ func (s *Server) validatingWebhooks() ([]*webhook, error) {
 
 func (s *Server) mutatingWebhooks() ([]*webhook, error) {
 	return s.webhooks("mutatingwebhookconfigurations", func(o object) ([]*webhook, error) {
-		var c admissionregistrationv1.MutatingWebhookConfiguration
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o, &c); err != nil {
+		c, err := decode[admissionregistrationv1.MutatingWebhookConfiguration](o)
+		if err != nil {
 			return nil, err
 		}
 		var all []*webhook
@@ -119,17 +133,10 @@ func (s *Server) mutatingWebhooks() ([]*webhook, error) {
 func (s *Server) webhooks(plural string, compile func(object) ([]*webhook, error)) ([]*webhook, error) {
 	var all []*webhook
 	for _, configuration := range s.configurations(plural) {
-		s.compiled.lock.Lock()
-		hooks, known := s.compiled.hooks[configuration]
-		if !known {
-			var err error
-			if hooks, err = compile(configuration.object); err != nil {
-				s.compiled.lock.Unlock()
-				return nil, err
-			}
-			s.compiled.hooks[configuration] = hooks
+		hooks, err := once(s.compiled, configuration, compile)
+		if err != nil {
+			return nil, err
 		}
-		s.compiled.lock.Unlock()
 		all = append(all, hooks...)
 	}
 	return all, nil
@@ -167,14 +174,14 @@ func (s *Server) policies() ([]*policy, error) {
 	}
 	var all []*policy
 	for _, o := range s.configurations("validatingadmissionpolicybindings") {
-		binding, err := s.binding(o)
+		binding, err := once(s.compiled, o, decode[admissionregistrationv1.ValidatingAdmissionPolicyBinding])
 		if err != nil {
 			return nil, err
 		}
 		if byName[binding.Spec.PolicyName] == nil || !slices.Contains(binding.Spec.ValidationActions, admissionregistrationv1.Deny) {
 			continue
 		}
-		compiled, err := s.compilePolicy(byName[binding.Spec.PolicyName])
+		compiled, err := once(s.compiled, byName[binding.Spec.PolicyName], compilePolicy)
 		if err != nil {
 			return nil, err
 		}
@@ -186,40 +193,15 @@ func (s *Server) policies() ([]*policy, error) {
 	return all, nil
 }
 
-func (s *Server) binding(o *stored) (*admissionregistrationv1.ValidatingAdmissionPolicyBinding, error) {
-	s.compiled.lock.Lock()
-	defer s.compiled.lock.Unlock()
-	if known := s.compiled.bindings[o]; known != nil {
-		return known, nil
-	}
-	var binding admissionregistrationv1.ValidatingAdmissionPolicyBinding
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.object, &binding); err != nil {
-		return nil, err
-	}
-	s.compiled.bindings[o] = &binding
-	return &binding, nil
-}
-
-func (s *Server) compilePolicy(o *stored) (*policy, error) {
-	s.compiled.lock.Lock()
-	defer s.compiled.lock.Unlock()
-	if known := s.compiled.policies[o]; known != nil {
-		return known, nil
-	}
-	var p admissionregistrationv1.ValidatingAdmissionPolicy
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.object, &p); err != nil {
+func compilePolicy(o object) (*policy, error) {
+	p, err := decode[admissionregistrationv1.ValidatingAdmissionPolicy](o)
+	if err != nil {
 		return nil, err
 	}
 	compiler, err := plugincel.NewCompositedCompiler(environments())
 	if err != nil {
 		return nil, err
 	}
-	compiled := compilePolicy(compiler, &p)
-	s.compiled.policies[o] = compiled
-	return compiled, nil
-}
-
-func compilePolicy(compiler *plugincel.CompositedCompiler, p *admissionregistrationv1.ValidatingAdmissionPolicy) *policy {
 	with, without := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}, plugincel.OptionalVariableDeclarations{}
 	var variables []plugincel.NamedExpressionAccessor
 	for _, v := range p.Spec.Variables {
@@ -241,7 +223,7 @@ func compilePolicy(compiler *plugincel.CompositedCompiler, p *admissionregistrat
 		evaluator := compiler.CompileCondition(accessors(p.Spec.MatchConditions), with, environment.StoredExpressions)
 		compiled.conditions = matchconditions.NewMatcher(evaluator, p.Spec.FailurePolicy, "policy", "validate", p.Name)
 	}
-	return compiled
+	return compiled, nil
 }
 
 // expression is a CEL expression, with the types that it may have.

@@ -27,7 +27,6 @@ type Stream struct {
 
 	// guarded by the server's mutex
 	pending [][]byte
-	last    uint64 // revision of the newest event
 
 	frames chan []byte
 	ended  chan struct{}
@@ -114,7 +113,6 @@ func (w *Stream) see(e event) {
 	default:
 		return
 	}
-	w.last = e.revision
 	if w.server.options.HoldEvents {
 		w.pending = append(w.pending, frame)
 		return

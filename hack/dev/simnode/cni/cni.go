@@ -31,7 +31,7 @@ import (
 type Options struct {
 	// Node is the machine's node name.
 	Node string
-	// Uplink is the machine's way to the API server; nil is one that always works.
+	// Uplink is the machine's way to the API server.
 	Uplink func(*rest.Config) *rest.Config
 	// Multus is the identity that reads pods and NetworkAttachmentDefinitions and
 	// writes network-status.
@@ -52,7 +52,6 @@ type Plugins struct {
 	options Options
 	pods    kubernetes.Interface
 	nads    nadclient.Interface
-	uplink  func(*rest.Config) *rest.Config
 	local   *link.Link // the plugins' own part of the way
 	cluster podNetwork
 	ipam    *whereabouts
@@ -64,10 +63,7 @@ type Plugins struct {
 // New returns the plugins. whereabouts cannot be used before Install.
 func New(o Options) (*Plugins, error) {
 	p := &Plugins{
-		options: o, uplink: o.Uplink, local: link.New(syscall.ECONNREFUSED), cluster: newClusterNetwork(o.PodCIDR), attached: map[string][]attachment{},
-	}
-	if p.uplink == nil {
-		p.uplink = func(config *rest.Config) *rest.Config { return config }
+		options: o, local: link.New(syscall.ECONNREFUSED), cluster: newClusterNetwork(o.PodCIDR), attached: map[string][]attachment{},
 	}
 	if o.CNS != nil {
 		p.cluster = o.CNS
@@ -92,7 +88,7 @@ func (p *Plugins) Install(identity *rest.Config) error { return p.ipam.install(p
 // way is that of a plugin to the API server: a process of its own for each call,
 // with a limit of its own.
 func (p *Plugins) way(identity *rest.Config) *rest.Config {
-	config := p.local.Apply(p.uplink(identity))
+	config := p.local.Apply(p.options.Uplink(identity))
 	config.QPS = -1
 	return config
 }

@@ -34,7 +34,7 @@ func newPod(annotations map[string]string) *corev1.Pod {
 func newPlugins(t *testing.T, pod *corev1.Pod) *Plugins {
 	t.Helper()
 	o := Options{
-		Node: "node-a", Multus: &rest.Config{Host: "https://127.0.0.1:1"},
+		Node: "node-a", Uplink: rest.CopyConfig, Multus: &rest.Config{Host: "https://127.0.0.1:1"},
 		StateDir: t.TempDir(), PodCIDR: netip.MustParsePrefix("10.244.0.0/24"),
 	}
 	p, err := New(o)

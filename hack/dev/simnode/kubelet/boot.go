@@ -46,7 +46,7 @@ func (k *Kubelet) collect(ctx context.Context) {
 // awaitNetwork is an error while the pod needs a network that the machine cannot
 // give (kubelet.go, syncPod).
 func (w *worker) awaitNetwork() error {
-	if w.NetworkReady == nil || w.pod.Spec.HostNetwork {
+	if w.pod.Spec.HostNetwork {
 		return nil
 	}
 	if err := w.NetworkReady(); err != nil {

@@ -43,16 +43,14 @@ type Options struct {
 	Runtime  *runtime.Runtime
 	Networks Networks
 	// NetworkReady is nil once pods can get their network, and else says what is
-	// missing; pods other than those on the host's network wait for it. A nil
-	// function is always ready.
+	// missing; pods other than those on the host's network wait for it.
 	NetworkReady func() error
 	Recorder     record.EventRecorder
 	// OnStart is called when a pod's containers start in a sandbox; after an error it
 	// is called again later.
 	OnStart func(context.Context, *corev1.Pod) error
 	// PassesProbes reports whether the readiness probes of a pod's containers pass while
-	// they run. It is asked whenever the pod is looked at; see Poke. A nil function
-	// passes all.
+	// they run. It is asked whenever the pod is looked at; see Poke.
 	PassesProbes func(*corev1.Pod) bool
 	// Retry is the pause after a failed step, such as a CNI ADD.
 	Retry time.Duration

@@ -51,7 +51,7 @@ func (w *worker) patch(pod *corev1.Pod) (patch []byte, changed bool, err error) 
 		HostIP:       w.HostIP,
 		PodIP:        w.podIP,
 		Containers:   w.containers,
-		Unready:      w.PassesProbes != nil && !w.PassesProbes(w.pod),
+		Unready:      !w.PassesProbes(w.pod),
 	}, w.Clock.Now()))
 }
 

@@ -47,11 +47,11 @@ func Heartbeat(ctx context.Context, client kubernetes.Interface, o Options, log 
 // every 100 ms while its node is not Ready (kubelet_node_status.go,
 // fastStatusUpdateOnce).
 func networkBecomesReady(ctx context.Context, o Options) bool {
-	if o.networkError() == nil {
+	if o.NetworkReady() == nil {
 		return false
 	}
 	err := wait.PollUntilContextTimeout(ctx, networkPoll, o.Heartbeat, false, func(context.Context) (bool, error) {
-		return o.networkError() == nil, nil
+		return o.NetworkReady() == nil, nil
 	})
 	return err == nil
 }

@@ -75,16 +75,8 @@ type Options struct {
 	// Heartbeat is how often the Lease is renewed and the status reported.
 	Heartbeat time.Duration
 	// NetworkReady is nil once the machine's CNI can give pods their network, and
-	// else describes what it lacks; the node is not Ready then. A nil function is always
-	// ready.
+	// else describes what it lacks; the node is not Ready then.
 	NetworkReady func() error
-}
-
-func (o Options) networkError() error {
-	if o.NetworkReady == nil {
-		return nil
-	}
-	return o.NetworkReady()
 }
 
 // Register creates the Node, or takes over the one of this name, as kubelet does
@@ -153,7 +145,7 @@ func status(old corev1.NodeStatus, o Options, now metav1.Time) corev1.NodeStatus
 		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory"},
 		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasNoDiskPressure"},
 		{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientPID"},
-		ready(o.networkError()),
+		ready(o.NetworkReady()),
 	} {
 		setCondition(&result, c, now)
 	}

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -65,17 +64,7 @@ func (w *World) node(name string) *corev1.Node {
 	if o == nil {
 		return nil
 	}
-	w.podsMu.Lock()
-	defer w.podsMu.Unlock()
-	if node := w.typedNodes[o.GetUID()]; node != nil && node.ResourceVersion == o.GetResourceVersion() {
-		return node.DeepCopy()
-	}
-	node := &corev1.Node{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, node); err != nil {
-		return nil
-	}
-	w.typedNodes[node.UID] = node
-	return node.DeepCopy()
+	return typed[corev1.Node](w, o).DeepCopy()
 }
 
 // renew renews a node's Lease. A kubelet can make it only while its Node stands (component-helpers, apimachinery/lease).

@@ -37,9 +37,8 @@ type World struct {
 	admin  client.Client
 	actors sync.WaitGroup
 
-	podsMu     sync.Mutex
-	typedPods  map[types.UID]*corev1.Pod
-	typedNodes map[types.UID]*corev1.Node
+	typedMu sync.Mutex
+	typed   map[types.UID]client.Object
 
 	mu       sync.Mutex
 	free     bool // every call passes at once
@@ -84,7 +83,7 @@ func (v Violation) String() string {
 
 func newWorld(plan Plan, log logr.LogSink, replay []string) *World {
 	w := &World{plan: plan, mute: plan.Unowned, began: time.Now(), rows: &rowCounter{next: log, rows: map[string]int{}}, holds: map[string]int{},
-		notify: map[string]chan struct{}{}, behind: map[string][]chan struct{}{}, lateUntil: map[string]time.Duration{}, faults: map[Kind]int{}, free: true, typedPods: map[types.UID]*corev1.Pod{}, typedNodes: map[types.UID]*corev1.Node{}, completed: map[types.UID]bool{}, excused: map[types.UID]string{}, vanished: map[types.UID]string{}, usage: newUsage()}
+		notify: map[string]chan struct{}{}, behind: map[string][]chan struct{}{}, lateUntil: map[string]time.Duration{}, faults: map[Kind]int{}, free: true, typed: map[types.UID]client.Object{}, completed: map[types.UID]bool{}, excused: map[types.UID]string{}, vanished: map[types.UID]string{}, usage: newUsage()}
 	w.log = logr.New(w.rows)
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.sched = scheduler.New(scheduler.Options{Seed: plan.Seed, Held: w.isHeld, Replay: replay})
@@ -233,26 +232,29 @@ func (w *World) changed(c apiserver.Change) {
 func (w *World) pods() map[string]*corev1.Pod {
 	all := map[string]*corev1.Pod{}
 	for name, o := range w.server.All("pods") {
-		if pod := w.typed(o); pod != nil {
+		if pod := typed[corev1.Pod](w, o); pod != nil {
 			all[name] = pod
 		}
 	}
 	return all
 }
 
-// typed is a stored pod as a Pod; each version is converted once.
-func (w *World) typed(o *unstructured.Unstructured) *corev1.Pod {
-	w.podsMu.Lock()
-	defer w.podsMu.Unlock()
-	if pod := w.typedPods[o.GetUID()]; pod != nil && pod.ResourceVersion == o.GetResourceVersion() {
-		return pod
+// typed is a stored object as its type, which may not be written to; each version is converted once.
+func typed[T any, P interface {
+	*T
+	client.Object
+}](w *World, o *unstructured.Unstructured) P {
+	w.typedMu.Lock()
+	defer w.typedMu.Unlock()
+	if known := w.typed[o.GetUID()]; known != nil && known.GetResourceVersion() == o.GetResourceVersion() {
+		return known.(P)
 	}
-	pod := &corev1.Pod{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, pod); err != nil {
+	object := P(new(T))
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, object); err != nil {
 		return nil
 	}
-	w.typedPods[pod.UID] = pod
-	return pod
+	w.typed[o.GetUID()] = object
+	return object
 }
 
 // pod is a pod by name and, unless it is empty, UID; nil if there is none.
@@ -261,7 +263,7 @@ func (w *World) pod(namespace, name string, uid types.UID) *corev1.Pod {
 	if o == nil {
 		return nil
 	}
-	pod := w.typed(o)
+	pod := typed[corev1.Pod](w, o)
 	if pod == nil || (uid != "" && pod.UID != uid) {
 		return nil
 	}
