@@ -44,7 +44,7 @@ func (s *stage) dumpNodes(ctx context.Context, w *tabwriter.Writer) error {
 	fmt.Fprintln(w, "  NODE\tREADY\tTAINTS")
 	for _, name := range []string{s.first, s.second} {
 		node := &corev1.Node{}
-		if err := s.cluster.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+		if err := s.client.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
 			return err
 		}
 		var taints []string
@@ -58,7 +58,7 @@ func (s *stage) dumpNodes(ctx context.Context, w *tabwriter.Writer) error {
 
 func (s *stage) dumpPods(ctx context.Context, w *tabwriter.Writer) error {
 	var pods corev1.PodList
-	if err := s.cluster.List(ctx, &pods, client.InNamespace(s.namespace)); err != nil {
+	if err := s.client.List(ctx, &pods, client.InNamespace(s.namespace)); err != nil {
 		return err
 	}
 	fmt.Fprintf(w, "  POD (%s)\tUID\tNODE\tPHASE\tDELETED\tFINALIZERS\tIPSRELEASED\n", s.namespace)
@@ -80,7 +80,7 @@ func ipsReleased(pod corev1.Pod) string {
 
 func (s *stage) dumpPools(ctx context.Context, w *tabwriter.Writer) error {
 	var pools whereaboutsv1alpha1.IPPoolList
-	if err := s.cluster.List(ctx, &pools); err != nil {
+	if err := s.client.List(ctx, &pools); err != nil {
 		return err
 	}
 	fmt.Fprintln(w, "  IPPOOL\tRANGE\tOFFSET\tSANDBOX\tPODREF")
@@ -98,7 +98,7 @@ func (s *stage) dumpPools(ctx context.Context, w *tabwriter.Writer) error {
 
 func (s *stage) dumpAllocations(ctx context.Context, w *tabwriter.Writer) error {
 	var records holdfastv1alpha1.IPAllocationList
-	if err := s.cluster.List(ctx, &records); err != nil {
+	if err := s.client.List(ctx, &records); err != nil {
 		return err
 	}
 	fmt.Fprintln(w, "  IPALLOCATION\tPOD\tNODE\tADDRESSES\tSTATE\tRELEASED")
@@ -121,7 +121,7 @@ func (s *stage) dumpAllocations(ctx context.Context, w *tabwriter.Writer) error 
 
 func (s *stage) dumpWarnings(ctx context.Context, w *tabwriter.Writer) error {
 	var list corev1.EventList
-	if err := s.cluster.List(ctx, &list, client.InNamespace(s.namespace)); err != nil {
+	if err := s.client.List(ctx, &list, client.InNamespace(s.namespace)); err != nil {
 		return err
 	}
 	warnings := slices.DeleteFunc(list.Items, func(e corev1.Event) bool { return e.Type != corev1.EventTypeWarning })

@@ -16,7 +16,7 @@ import (
 
 // cutOff takes a node's network away.
 func (s *stage) cutOff(ctx context.Context, name string) error {
-	if err := s.machines.Do(ctx, simnodeapi.EventCutOff, name); err != nil {
+	if err := s.cluster.SimNode().Do(ctx, simnodeapi.EventCutOff, name); err != nil {
 		return err
 	}
 	s.note("%s is cut off from the API server; what runs there lives on", name)
@@ -26,7 +26,7 @@ func (s *stage) cutOff(ctx context.Context, name string) error {
 // getNode reads a Node, live.
 func (s *stage) getNode(ctx context.Context, name string) (*corev1.Node, error) {
 	node := &corev1.Node{}
-	if err := s.cluster.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+	if err := s.client.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
 		return nil, fmt.Errorf("reading node %s: %w", name, err)
 	}
 	return node, nil
@@ -38,7 +38,7 @@ func (s *stage) deleteNode(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.cluster.Delete(ctx, node, client.Preconditions{UID: &node.UID}); err != nil {
+	if err := s.client.Delete(ctx, node, client.Preconditions{UID: &node.UID}); err != nil {
 		return fmt.Errorf("deleting node %s: %w", name, err)
 	}
 	return nil
@@ -70,12 +70,12 @@ func (s *stage) awaitReady(ctx context.Context, name string, not types.UID) (*co
 func (s *stage) patchNode(ctx context.Context, name string, change func(*corev1.Node)) error {
 	return s.await(ctx, "the change of node "+name, nodeTimeout, func(ctx context.Context) (bool, string, error) {
 		node := &corev1.Node{}
-		if err := s.cluster.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+		if err := s.client.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
 			return false, "", err
 		}
 		before := node.DeepCopy()
 		change(node)
-		err := s.cluster.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		err := s.client.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 		return err == nil, "", err
 	})
 }

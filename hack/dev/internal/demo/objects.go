@@ -39,7 +39,7 @@ type network struct {
 // setUp makes the namespace and its networks.
 func (s *stage) setUp(ctx context.Context) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
-	if err := s.cluster.Create(ctx, namespace); err != nil {
+	if err := s.client.Create(ctx, namespace); err != nil {
 		return fmt.Errorf("creating the namespace: %w", err)
 	}
 	networks := []network{{name: networkName, ipam: map[string]any{"range": s.pool.String()}}}
@@ -55,7 +55,7 @@ func (s *stage) setUp(ctx context.Context) error {
 		}
 	}
 	return s.await(ctx, "the namespace's default ServiceAccount", podTimeout, func(ctx context.Context) (bool, string, error) {
-		err := s.cluster.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: "default"}, &corev1.ServiceAccount{})
+		err := s.client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: "default"}, &corev1.ServiceAccount{})
 		return err == nil, "", err
 	})
 }
@@ -74,7 +74,7 @@ func (s *stage) createNetwork(ctx context.Context, n network) error {
 		ObjectMeta: metav1.ObjectMeta{Namespace: cmp.Or(n.namespace, s.namespace), Name: n.name},
 		Spec:       nadv1.NetworkAttachmentDefinitionSpec{Config: string(config)},
 	}
-	if err := s.cluster.Create(ctx, definition); err != nil {
+	if err := s.client.Create(ctx, definition); err != nil {
 		return fmt.Errorf("creating network %s: %w", n.name, err)
 	}
 	return nil
@@ -133,7 +133,7 @@ func (s *stage) createPod(ctx context.Context, name, node string, annotations ma
 	for _, c := range change {
 		c(&pod.Spec)
 	}
-	if err := s.cluster.Create(ctx, pod); err != nil {
+	if err := s.client.Create(ctx, pod); err != nil {
 		return nil, fmt.Errorf("creating pod %s: %w", name, err)
 	}
 	return pod, nil
@@ -159,7 +159,7 @@ func (s *stage) createStatefulSet(ctx context.Context, name string) error {
 			},
 		},
 	}
-	if err := s.cluster.Create(ctx, set); err != nil {
+	if err := s.client.Create(ctx, set); err != nil {
 		return fmt.Errorf("creating StatefulSet %s: %w", name, err)
 	}
 	return nil

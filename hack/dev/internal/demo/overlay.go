@@ -77,7 +77,7 @@ func (s *stage) startOverlay(ctx context.Context) (*overlay, error) {
 		}
 	}
 	if s.guard {
-		if err := s.guards.GuardNodeResource(ctx, acn.Resource); err != nil {
+		if err := s.cluster.GuardNodeResource(ctx, acn.Resource); err != nil {
 			return nil, fmt.Errorf("guarding %s: %w", acn.Resource, err)
 		}
 		s.note("the policy for NodeNetworkConfigs is enforced, and CNS gets the init container wait-node-resource")
@@ -93,22 +93,22 @@ func (s *stage) createCNS(ctx context.Context, set *appsv1.DaemonSet) error {
 	set.Spec.Template.Spec.Affinity = podSpec(s.first, s.second).Affinity
 	set.Spec.Template.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = nil
 	if s.guard {
-		if err := s.guards.AddWait(ctx, set); err != nil {
+		if err := s.cluster.AddWait(ctx, set); err != nil {
 			return fmt.Errorf("init container of CNS: %w", err)
 		}
 	}
-	if err := s.cluster.Create(ctx, set); err != nil {
+	if err := s.client.Create(ctx, set); err != nil {
 		return fmt.Errorf("creating the DaemonSet of CNS: %w", err)
 	}
 	return nil
 }
 
 func (s *stage) startDNC(ctx context.Context) (*overlay, error) {
-	identity, err := controlplane.ServiceAccount(ctx, s.config, azureNamespace, dncAccount, nil)
+	identity, err := controlplane.ServiceAccount(ctx, s.cluster.Config(), azureNamespace, dncAccount, nil)
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.New(identity, client.Options{Scheme: s.cluster.Scheme()})
+	c, err := client.New(identity, client.Options{Scheme: s.client.Scheme()})
 	if err != nil {
 		return nil, fmt.Errorf("client of DNC: %w", err)
 	}
@@ -143,7 +143,7 @@ func (o *overlay) join(ctx context.Context, node string) error {
 			return false, "", err
 		}
 		object := &corev1.Node{}
-		err := o.cluster.Get(ctx, client.ObjectKey{Name: node}, object)
+		err := o.client.Get(ctx, client.ObjectKey{Name: node}, object)
 		return err == nil && observer.IsReady(object), "it is not", err
 	})
 }
@@ -160,9 +160,9 @@ func (o *overlay) slowCollector(ctx context.Context) (end func(context.Context) 
 			return nil, err
 		}
 	}
-	config := rest.CopyConfig(o.config)
+	config := o.cluster.Config()
 	config.Impersonate = rest.ImpersonationConfig{UserName: collector}
-	asCollector, err := client.New(config, client.Options{Scheme: o.cluster.Scheme()})
+	asCollector, err := client.New(config, client.Options{Scheme: o.client.Scheme()})
 	if err != nil {
 		return nil, fmt.Errorf("client of the garbage collector: %w", err)
 	}
@@ -179,7 +179,7 @@ func (o *overlay) slowCollector(ctx context.Context) (end func(context.Context) 
 	return func(ctx context.Context) error {
 		var errs []error
 		for _, object := range objects {
-			errs = append(errs, client.IgnoreNotFound(o.cluster.Delete(ctx, object)))
+			errs = append(errs, client.IgnoreNotFound(o.client.Delete(ctx, object)))
 		}
 		return errors.Join(errs...)
 	}, err
@@ -192,7 +192,7 @@ func (o *overlay) awaitConfig(ctx context.Context, what, node string, as func(*u
 		if err := o.noteEvents(ctx); err != nil {
 			return false, "", err
 		}
-		config, err := acn.Get(ctx, o.cluster, node)
+		config, err := acn.Get(ctx, o.client, node)
 		if err != nil {
 			return false, "", err
 		}
@@ -213,7 +213,7 @@ func (o *overlay) countLost(ctx context.Context) error {
 		lost := 0
 		for _, a := range o.dnc.Allocations() {
 			node := &corev1.Node{}
-			err := o.cluster.Get(ctx, client.ObjectKey{Name: a.NodeName}, node)
+			err := o.client.Get(ctx, client.ObjectKey{Name: a.NodeName}, node)
 			switch {
 			case apierrors.IsNotFound(err), err == nil && node.UID != a.NodeUID:
 				lost++
@@ -230,7 +230,7 @@ func (o *overlay) countLost(ctx context.Context) error {
 }
 
 func (s *stage) apply(ctx context.Context, o *unstructured.Unstructured) error {
-	if err := s.cluster.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), fieldOwner, client.ForceOwnership); err != nil {
+	if err := s.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), fieldOwner, client.ForceOwnership); err != nil {
 		return fmt.Errorf("applying %s %s: %w", o.GetKind(), o.GetName(), err)
 	}
 	return nil

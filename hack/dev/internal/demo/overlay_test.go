@@ -34,8 +34,8 @@ func TestAPrefixThatIsKeptForADeadNodeIsALeak(t *testing.T) {
 			s := newStage(t)
 			synctest.Test(t, func(t *testing.T) {
 				s.pool = placed{scenario: replacedNode()}.pool(true)
-				c := fake.NewClientBuilder().WithScheme(s.cluster.Scheme()).WithObjects(node("uid-1")).WithStatusSubresource(acn.Object()).Build()
-				s.cluster = c
+				c := fake.NewClientBuilder().WithScheme(s.client.Scheme()).WithObjects(node("uid-1")).WithStatusSubresource(acn.Object()).Build()
+				s.client = c
 				controller, err := dnc.New(dnc.Options{Client: c, Range: s.pool, Bits: nodePrefixBits})
 				if err != nil {
 					t.Fatal(err)

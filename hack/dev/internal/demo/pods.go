@@ -19,7 +19,7 @@ import (
 // getPod reads a pod; nil when there is none of that name.
 func (s *stage) getPod(ctx context.Context, name string) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
-	err := s.cluster.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, pod)
+	err := s.client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, pod)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -58,6 +58,14 @@ func (s *stage) awaitAddress(ctx context.Context, name string, not types.UID) (*
 		return nil, netip.Addr{}, err
 	}
 	return pod, sandbox.Addresses[0].IP, nil
+}
+
+// startPod makes a pod as createPod does, and waits for its address.
+func (s *stage) startPod(ctx context.Context, name, node string, annotations map[string]string, change ...func(*corev1.PodSpec)) (*corev1.Pod, netip.Addr, error) {
+	if _, err := s.createPod(ctx, name, node, annotations, change...); err != nil {
+		return nil, netip.Addr{}, err
+	}
+	return s.awaitAddress(ctx, name, "")
 }
 
 // awaitGone waits until no pod of this UID has the name.

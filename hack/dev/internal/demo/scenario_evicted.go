@@ -27,10 +27,7 @@ func evictedPod() scenario {
 }
 
 func playEvictedPod(ctx context.Context, s *stage) error {
-	if _, err := s.createPod(ctx, "web", s.first, nil, leavesAtOnce); err != nil {
-		return err
-	}
-	pod, address, err := s.awaitAddress(ctx, "web", "")
+	pod, address, err := s.startPod(ctx, "web", s.first, nil, leavesAtOnce)
 	if err != nil {
 		return err
 	}
@@ -48,17 +45,14 @@ func playEvictedPod(ctx context.Context, s *stage) error {
 	if err := s.noteReconcile(s.reconcileInTurn(ctx), isRefusal); err != nil {
 		return err
 	}
-	if _, err := s.createPod(ctx, "next", s.second, nil); err != nil {
-		return err
-	}
-	if _, address, err = s.awaitAddress(ctx, "next", ""); err != nil {
+	if _, address, err = s.startPod(ctx, "next", s.second, nil); err != nil {
 		return err
 	}
 	s.note("pod next runs on %s with %s", s.second, address)
 	if err := s.epilogue(ctx); err != nil {
 		return err
 	}
-	if err := s.machines.Do(ctx, simnodeapi.EventReconnect, s.first); err != nil {
+	if err := s.cluster.SimNode().Do(ctx, simnodeapi.EventReconnect, s.first); err != nil {
 		return err
 	}
 	s.note("%s reaches the API server again", s.first)

@@ -38,8 +38,8 @@ func playForgedReport(ctx context.Context, s *stage) error {
 	if !s.guard {
 		return s.forceDeleteAndFence(ctx, old)
 	}
-	if s.agents {
-		if err := s.machines.Do(ctx, simnodeapi.EventStopAgent, s.first); err != nil {
+	if s.agents() {
+		if err := s.cluster.SimNode().Do(ctx, simnodeapi.EventStopAgent, s.first); err != nil {
 			return err
 		}
 		s.note("the agent on %s is stopped", s.first)
@@ -66,10 +66,10 @@ func playForgedReport(ctx context.Context, s *stage) error {
 
 // forge writes the status of web-0 as its kubelet would after it had stopped the sandbox.
 func (s *stage) forge(ctx context.Context) error {
-	config := rest.CopyConfig(s.config)
+	config := s.cluster.Config()
 	config.Impersonate = rest.ImpersonationConfig{UserName: multus,
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"}}
-	forger, err := client.New(config, client.Options{Scheme: s.cluster.Scheme()})
+	forger, err := client.New(config, client.Options{Scheme: s.client.Scheme()})
 	if err != nil {
 		return fmt.Errorf("client of Multus' account: %w", err)
 	}

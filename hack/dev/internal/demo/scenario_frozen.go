@@ -41,7 +41,7 @@ func playFrozenNode(ctx context.Context, s *stage) error {
 	if err := s.freezeAndForceDelete(ctx, old); err != nil {
 		return err
 	}
-	if err := s.afterForceDeletion(ctx, old.UID); err != nil {
+	if err := s.afterForceDeletion(ctx, old); err != nil {
 		return err
 	}
 	if err := s.powerOffAndFence(ctx); err != nil {
@@ -61,14 +61,14 @@ func playFrozenNode(ctx context.Context, s *stage) error {
 }
 
 func (s *stage) freezeAndForceDelete(ctx context.Context, pod *corev1.Pod) error {
-	if err := s.machines.Do(ctx, simnodeapi.EventFreeze, s.first); err != nil {
+	if err := s.cluster.SimNode().Do(ctx, simnodeapi.EventFreeze, s.first); err != nil {
 		return err
 	}
 	s.note("the kubelet of %s freezes", s.first)
 	if err := s.patchNode(ctx, s.first, func(n *corev1.Node) { n.Spec.Unschedulable = true }); err != nil {
 		return err
 	}
-	if err := s.cluster.Delete(ctx, pod, client.GracePeriodSeconds(0)); err != nil {
+	if err := s.client.Delete(ctx, pod, client.GracePeriodSeconds(0)); err != nil {
 		return fmt.Errorf("force-deleting pod %s: %w", pod.Name, err)
 	}
 	s.note("the node is cordoned, web-0 is force-deleted")
@@ -76,28 +76,19 @@ func (s *stage) freezeAndForceDelete(ctx context.Context, pod *corev1.Pod) error
 }
 
 // afterForceDeletion waits for what the force deletion leads to: a successor at once, or a pod object that is held.
-func (s *stage) afterForceDeletion(ctx context.Context, old types.UID) error {
-	held := s.isHeld(old)
-	if s.guard {
-		if err := s.awaitHeld(ctx, old); err != nil {
-			return err
-		}
-		if s.agents {
-			if err := s.awaitAgentsResponse(ctx); err != nil {
-				return err
-			}
-		}
-		return s.remains(ctx, "the hold on the object of web-0", overlapPeriod, held)
+func (s *stage) afterForceDeletion(ctx context.Context, old *corev1.Pod) error {
+	if !s.guard {
+		return s.inherited(ctx, old, podTimeout, "a new web-0")
 	}
-	successor, address, err := s.awaitAddress(ctx, "web-0", old)
-	if err != nil {
+	if err := s.awaitHeld(ctx, old.UID); err != nil {
 		return err
 	}
-	s.note("a new web-0 runs on %s with %s", successor.Spec.NodeName, address)
-	return s.remains(ctx, "the new web-0", overlapPeriod, func(ctx context.Context) (bool, string, error) {
-		isHeld, seen, err := held(ctx)
-		return !isHeld, seen, err
-	})
+	if s.agents() {
+		if err := s.awaitAgentsResponse(ctx); err != nil {
+			return err
+		}
+	}
+	return s.remains(ctx, "the hold on the object of web-0", overlapPeriod, s.isHeld(old.UID))
 }
 
 // isHeld: the object of web-0 is being deleted, and there is no successor.
@@ -142,7 +133,7 @@ func (s *stage) awaitAgentsResponse(ctx context.Context) error {
 
 // powerOffAndFence ends the machine and takes the administrator's part: only what is NotReady is tainted.
 func (s *stage) powerOffAndFence(ctx context.Context) error {
-	if err := s.machines.Do(ctx, simnodeapi.EventPowerOff, s.first); err != nil {
+	if err := s.cluster.SimNode().Do(ctx, simnodeapi.EventPowerOff, s.first); err != nil {
 		return err
 	}
 	s.note("%s is powered off: its sandboxes die, no CNI DEL", s.first)

@@ -45,7 +45,7 @@ func playGoneNode(ctx context.Context, s *stage) error {
 	if err := s.inherited(ctx, old, gcTimeout, "PodGC has declared web-0 ended; a new web-0"); err != nil {
 		return err
 	}
-	if err := s.machines.Do(ctx, simnodeapi.EventPowerOff, s.first); err != nil {
+	if err := s.cluster.SimNode().Do(ctx, simnodeapi.EventPowerOff, s.first); err != nil {
 		return err
 	}
 	s.note("the old machine is powered off")

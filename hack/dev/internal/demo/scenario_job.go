@@ -36,13 +36,13 @@ func playCompletedJob(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	if err := s.machines.Do(ctx, simnodeapi.EventCutCNI, s.first); err != nil {
+	if err := s.cluster.SimNode().Do(ctx, simnodeapi.EventCutCNI, s.first); err != nil {
 		return err
 	}
 	s.note("CNI on %s cannot reach the API server any more", s.first)
 	patch := client.MergeFrom(pod.DeepCopy())
 	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, simnodeapi.RunAnnotation, "0s")
-	if err := s.cluster.Patch(ctx, pod, patch); err != nil {
+	if err := s.client.Patch(ctx, pod, patch); err != nil {
 		return fmt.Errorf("ending the container of pod %s: %w", pod.Name, err)
 	}
 	if err := s.awaitSandboxEnd(ctx, pod); err != nil {
@@ -52,18 +52,10 @@ func playCompletedJob(ctx context.Context, s *stage) error {
 		return err
 	}
 	s.note("the Job is complete; its pod is kept")
-	if err := s.machines.Do(ctx, simnodeapi.EventMendCNI, s.first); err != nil {
+	if err := s.cluster.SimNode().Do(ctx, simnodeapi.EventMendCNI, s.first); err != nil {
 		return err
 	}
-	three, err := s.createPod(ctx, "three", s.first, nil)
-	if err != nil {
-		return err
-	}
-	s.note("CNI reaches the API server again; pod three is created")
-	if !s.guard {
-		return s.thirdCannotStart(ctx, three)
-	}
-	if err := s.thirdStarts(ctx, three); err != nil {
+	if err := s.third(ctx, s.first, "CNI reaches the API server again; "); err != nil || !s.guard {
 		return err
 	}
 	return s.stillThere(ctx, pod)
@@ -79,7 +71,7 @@ func (s *stage) startJob(ctx context.Context) (*corev1.Pod, error) {
 			ObjectMeta: metav1.ObjectMeta{Annotations: onNetwork(nil)}, Spec: spec,
 		}},
 	}
-	if err := s.cluster.Create(ctx, job); err != nil {
+	if err := s.client.Create(ctx, job); err != nil {
 		return nil, fmt.Errorf("creating Job %s: %w", jobName, err)
 	}
 	if _, err := s.createPod(ctx, "two", s.second, nil); err != nil {
@@ -88,7 +80,7 @@ func (s *stage) startJob(ctx context.Context) (*corev1.Pod, error) {
 	name := ""
 	err := s.await(ctx, "the pod of Job "+jobName, podTimeout, func(ctx context.Context) (bool, string, error) {
 		var pods corev1.PodList
-		err := s.cluster.List(ctx, &pods, client.InNamespace(s.namespace), client.MatchingLabels{batchv1.JobNameLabel: jobName})
+		err := s.client.List(ctx, &pods, client.InNamespace(s.namespace), client.MatchingLabels{batchv1.JobNameLabel: jobName})
 		if err != nil || len(pods.Items) == 0 {
 			return false, "there is none", err
 		}
@@ -113,7 +105,7 @@ func (s *stage) startJob(ctx context.Context) (*corev1.Pod, error) {
 func (s *stage) awaitComplete(ctx context.Context) error {
 	return s.await(ctx, "Job "+jobName+" to be complete", podTimeout, func(ctx context.Context) (bool, string, error) {
 		job := &batchv1.Job{}
-		if err := s.cluster.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: jobName}, job); err != nil {
+		if err := s.client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: jobName}, job); err != nil {
 			return false, "", err
 		}
 		for _, c := range job.Status.Conditions {

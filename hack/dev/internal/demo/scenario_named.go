@@ -43,10 +43,7 @@ func playNamedReservation(ctx context.Context, s *stage) error {
 	if err := s.turn.await(ctx); err != nil {
 		return err
 	}
-	if _, err := s.createPod(ctx, "web", s.first, nil); err != nil {
-		return err
-	}
-	_, address, err := s.awaitAddress(ctx, "web", "")
+	_, address, err := s.startPod(ctx, "web", s.first, nil)
 	if err != nil {
 		return err
 	}
@@ -65,10 +62,7 @@ func playNamedReservation(ctx context.Context, s *stage) error {
 	if there != s.guard {
 		return fmt.Errorf("after the reconciler's run reservation %s is there: %t; expected %t\n%s", reservation, there, s.guard, s.dump(ctx))
 	}
-	if _, err := s.createPod(ctx, "next", s.second, on(otherNetwork)); err != nil {
-		return err
-	}
-	if _, address, err = s.awaitAddress(ctx, "next", ""); err != nil {
+	if _, address, err = s.startPod(ctx, "next", s.second, on(otherNetwork)); err != nil {
 		return err
 	}
 	s.note("pod next, on the other network, runs on %s with %s", s.second, address)
@@ -77,7 +71,7 @@ func playNamedReservation(ctx context.Context, s *stage) error {
 
 func (s *stage) isReserved(ctx context.Context, name string) (bool, error) {
 	reservation := &whereaboutsv1alpha1.OverlappingRangeIPReservation{}
-	err := s.cluster.Get(ctx, client.ObjectKey{Namespace: simnode.WhereaboutsNamespace, Name: name}, reservation)
+	err := s.client.Get(ctx, client.ObjectKey{Namespace: simnode.WhereaboutsNamespace, Name: name}, reservation)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}

@@ -37,11 +37,11 @@ func playOutlivedNode(ctx context.Context, s *stage) error {
 	if err := s.cutOff(ctx, s.first); err != nil {
 		return err
 	}
-	if err := s.cluster.Delete(ctx, old, client.Preconditions{UID: &old.UID}); err != nil {
+	if err := s.client.Delete(ctx, old, client.Preconditions{UID: &old.UID}); err != nil {
 		return fmt.Errorf("deleting pod %s: %w", old.Name, err)
 	}
 	s.note("web-0 is deleted; its kubelet is cut off")
-	if err := s.machines.Do(ctx, simnodeapi.ReplaceUnreachable, s.first); err != nil {
+	if err := s.cluster.SimNode().Do(ctx, simnodeapi.ReplaceUnreachable, s.first); err != nil {
 		return err
 	}
 	node, err := s.awaitReady(ctx, s.first, before.UID)

@@ -50,10 +50,7 @@ func playPendingPod(ctx context.Context, s *stage) error {
 	if err := s.stillPending(ctx, "early"); err != nil {
 		return err
 	}
-	if _, err := s.createPod(ctx, "late", s.second, nil); err != nil {
-		return err
-	}
-	_, address, err := s.awaitAddress(ctx, "late", "")
+	_, address, err := s.startPod(ctx, "late", s.second, nil)
 	if err != nil {
 		return err
 	}

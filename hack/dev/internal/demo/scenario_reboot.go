@@ -48,23 +48,15 @@ func playRebootedNode(ctx context.Context, s *stage) error {
 	if err := s.bootAgain(ctx, pods); err != nil {
 		return err
 	}
-	three, err := s.createPod(ctx, "three", s.second, nil)
-	if err != nil {
-		return err
-	}
-	s.note("pod three is created")
-	if s.guard {
-		return s.thirdStarts(ctx, three)
-	}
-	return s.thirdCannotStart(ctx, three)
+	return s.third(ctx, s.second, "")
 }
 
 // crash powers the machine off, and force-deletes its pods as an administrator does.
 func (s *stage) crash(ctx context.Context, pods []*corev1.Pod) error {
-	if err := s.machines.Do(ctx, simnodeapi.EventCutCNI, s.first); err != nil { // from the boot on: nothing calls CNI before
+	if err := s.cluster.SimNode().Do(ctx, simnodeapi.EventCutCNI, s.first); err != nil { // from the boot on: nothing calls CNI before
 		return err
 	}
-	if err := s.machines.Do(ctx, simnodeapi.EventPowerOff, s.first); err != nil {
+	if err := s.cluster.SimNode().Do(ctx, simnodeapi.EventPowerOff, s.first); err != nil {
 		return err
 	}
 	s.note("%s crashes: its sandboxes are destroyed, with no CNI DEL", s.first)
@@ -72,7 +64,7 @@ func (s *stage) crash(ctx context.Context, pods []*corev1.Pod) error {
 		return err
 	}
 	for _, pod := range pods {
-		if err := s.cluster.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}); err != nil {
+		if err := s.client.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}); err != nil {
 			return fmt.Errorf("force-deleting pod %s: %w", pod.Name, err)
 		}
 	}
@@ -82,13 +74,13 @@ func (s *stage) crash(ctx context.Context, pods []*corev1.Pod) error {
 
 // bootAgain starts the machine, and waits until its kubelet is through with what the last boot left.
 func (s *stage) bootAgain(ctx context.Context, pods []*corev1.Pod) error {
-	if err := s.machines.Do(ctx, simnodeapi.EventStart, s.first); err != nil {
+	if err := s.cluster.SimNode().Do(ctx, simnodeapi.EventStart, s.first); err != nil {
 		return err
 	}
 	s.note("%s boots again; its CNI plugins cannot reach the API server yet", s.first)
 	for _, pod := range pods {
 		err := s.await(ctx, "the kubelet to take down what pod "+pod.Name+" left", podTimeout, func(ctx context.Context) (bool, string, error) {
-			events, err := s.machines.History(ctx)
+			events, err := s.cluster.SimNode().History(ctx)
 			return err == nil && slices.ContainsFunc(events, func(e simnodeapi.Event) bool {
 				return e.PodUID == string(pod.UID) && e.Event == simnodeapi.EventRemove
 			}), "it has not", err
@@ -97,7 +89,7 @@ func (s *stage) bootAgain(ctx context.Context, pods []*corev1.Pod) error {
 			return err
 		}
 	}
-	if err := s.machines.Do(ctx, simnodeapi.EventMendCNI, s.first); err != nil {
+	if err := s.cluster.SimNode().Do(ctx, simnodeapi.EventMendCNI, s.first); err != nil {
 		return err
 	}
 	s.note("its kubelet has removed the old sandboxes, with a CNI DEL that did not reach the API server; now kube-proxy is up")

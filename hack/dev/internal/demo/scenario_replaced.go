@@ -77,10 +77,7 @@ func (o *overlay) firstMachine(ctx context.Context) (oldPod, error) {
 	if err := o.join(ctx, o.first); err != nil {
 		return oldPod{}, err
 	}
-	if _, err := o.createPod(ctx, "one", o.first, nil); err != nil {
-		return oldPod{}, err
-	}
-	pod, address, err := o.awaitAddress(ctx, "one", "")
+	pod, address, err := o.startPod(ctx, "one", o.first, nil)
 	if err != nil {
 		return oldPod{}, err
 	}
@@ -92,25 +89,25 @@ func (o *overlay) firstMachine(ctx context.Context) (oldPod, error) {
 // replaceFirst replaces the machine, as an administrator does, and returns the UID of the old Node.
 func (o *overlay) replaceFirst(ctx context.Context) (types.UID, error) {
 	node := &corev1.Node{}
-	if err := o.cluster.Get(ctx, client.ObjectKey{Name: o.first}, node); err != nil {
+	if err := o.client.Get(ctx, client.ObjectKey{Name: o.first}, node); err != nil {
 		return "", fmt.Errorf("reading node %s: %w", o.first, err)
 	}
 	old := node.UID
-	if err := o.machines.Do(ctx, simnodeapi.EventPowerOff, o.first); err != nil {
+	if err := o.cluster.SimNode().Do(ctx, simnodeapi.EventPowerOff, o.first); err != nil {
 		return "", err
 	}
-	if err := o.cluster.Delete(ctx, node); err != nil {
+	if err := o.client.Delete(ctx, node); err != nil {
 		return "", fmt.Errorf("deleting node %s: %w", o.first, err)
 	}
 	o.note("the machine of %s dies, and its Node is deleted (UID %s); the garbage collector is slow", o.first, old)
 	if err := o.programTheDead(ctx, old); err != nil {
 		return "", err
 	}
-	if err := o.machines.Do(ctx, simnodeapi.EventReplace, o.first); err != nil {
+	if err := o.cluster.SimNode().Do(ctx, simnodeapi.EventReplace, o.first); err != nil {
 		return "", err
 	}
 	err := o.await(ctx, "a new Node "+o.first, nodeTimeout, func(ctx context.Context) (bool, string, error) {
-		err := o.cluster.Get(ctx, client.ObjectKey{Name: o.first}, node)
+		err := o.client.Get(ctx, client.ObjectKey{Name: o.first}, node)
 		return err == nil && node.UID != old, "the old one", err
 	})
 	if err == nil {
@@ -214,7 +211,7 @@ func (o *overlay) runsAgain(ctx context.Context, pod oldPod) error {
 
 // noteEvents notes the messages of CNS, and of its init container, on the run's nodes since the last call.
 func (o *overlay) noteEvents(ctx context.Context) error {
-	events, err := o.machines.History(ctx)
+	events, err := o.cluster.SimNode().History(ctx)
 	if err != nil {
 		return err
 	}
@@ -238,10 +235,7 @@ func (o *overlay) nextNodeJoins(ctx context.Context) error {
 		return err
 	}
 	o.note("%s joins", o.second)
-	if _, err := o.createPod(ctx, "two", o.second, nil); err != nil {
-		return err
-	}
-	_, address, err := o.awaitAddress(ctx, "two", "")
+	_, address, err := o.startPod(ctx, "two", o.second, nil)
 	if err == nil {
 		o.note("pod two runs on %s with %s", o.second, address)
 	}

@@ -51,10 +51,7 @@ func playSecondRange(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.createPod(ctx, "web", s.first, nil); err != nil {
-		return err
-	}
-	pod, _, err := s.awaitAddress(ctx, "web", "")
+	pod, _, err := s.startPod(ctx, "web", s.first, nil)
 	if err != nil {
 		return err
 	}
@@ -64,7 +61,7 @@ func playSecondRange(ctx context.Context, s *stage) error {
 	if err := s.onlySecondRecorded(pod); err != nil {
 		return fmt.Errorf("%w\n%s", err, s.dump(ctx))
 	}
-	if err := s.cluster.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); err != nil {
+	if err := s.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); err != nil {
 		return fmt.Errorf("deleting pod %s: %w", pod.Name, err)
 	}
 	s.note("pod web is deleted")
@@ -102,7 +99,7 @@ func (s *stage) refuseWrites(ctx context.Context, within netip.Prefix) (mend fun
 		ObjectMeta: metav1.ObjectMeta{Namespace: simnode.WhereaboutsNamespace, Name: strings.ReplaceAll(within.String(), "/", "-")},
 		Spec:       whereaboutsv1alpha1.IPPoolSpec{Range: within.String(), Allocations: map[string]whereaboutsv1alpha1.IPAllocation{}},
 	}
-	if err := s.cluster.Create(ctx, pool); err != nil {
+	if err := s.client.Create(ctx, pool); err != nil {
 		return nil, fmt.Errorf("creating IPPool %s: %w", pool.Name, err)
 	}
 	objects, err := cluster.Parse(bytes.ReplaceAll(refusedWritesManifest, []byte("POOL"), []byte(pool.Name)))
@@ -121,7 +118,7 @@ func (s *stage) refuseWrites(ctx context.Context, within netip.Prefix) (mend fun
 	return func(ctx context.Context) error {
 		var errs []error
 		for _, object := range objects {
-			errs = append(errs, client.IgnoreNotFound(s.cluster.Delete(ctx, object)))
+			errs = append(errs, client.IgnoreNotFound(s.client.Delete(ctx, object)))
 		}
 		return errors.Join(append(errs, s.awaitWritable(ctx, pool, true))...)
 	}, nil
@@ -129,12 +126,12 @@ func (s *stage) refuseWrites(ctx context.Context, within netip.Prefix) (mend fun
 
 // awaitWritable waits until whereabouts' plugin may write the pool, or may not.
 func (s *stage) awaitWritable(ctx context.Context, pool *whereaboutsv1alpha1.IPPool, want bool) error {
-	config := rest.CopyConfig(s.config)
+	config := s.cluster.Config()
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + simnode.WhereaboutsNamespace + ":" + whereaboutsAccount,
 		Groups:   []string{"system:serviceaccounts", "system:authenticated"},
 	}
-	plugin, err := client.New(config, client.Options{Scheme: s.cluster.Scheme()})
+	plugin, err := client.New(config, client.Options{Scheme: s.client.Scheme()})
 	if err != nil {
 		return fmt.Errorf("client of whereabouts' plugin: %w", err)
 	}

@@ -44,10 +44,7 @@ func playHandedOnSlice(ctx context.Context, s *stage) error {
 	if err := s.divide(ctx); err != nil {
 		return err
 	}
-	if _, err := s.createPod(ctx, "one", s.first, on(slicedNetwork)); err != nil {
-		return err
-	}
-	_, address, err := s.awaitAddress(ctx, "one", "")
+	_, address, err := s.startPod(ctx, "one", s.first, on(slicedNetwork))
 	if err != nil {
 		return err
 	}
@@ -58,10 +55,7 @@ func playHandedOnSlice(ctx context.Context, s *stage) error {
 	if err := s.secondJoins(ctx); err != nil {
 		return err
 	}
-	if _, err := s.createPod(ctx, "two", s.second, on(slicedNetwork)); err != nil {
-		return err
-	}
-	if _, address, err = s.awaitAddress(ctx, "two", ""); err != nil {
+	if _, address, err = s.startPod(ctx, "two", s.second, on(slicedNetwork)); err != nil {
 		return err
 	}
 	s.note("pod two runs on %s with %s", s.second, address)
@@ -71,7 +65,7 @@ func playHandedOnSlice(ctx context.Context, s *stage) error {
 // divide has whereabouts divide the range. The only node gets half of it: the second one has yet to
 // join.
 func (s *stage) divide(ctx context.Context) error {
-	if err := s.machines.Do(ctx, simnodeapi.EventPowerOff, s.second); err != nil {
+	if err := s.cluster.SimNode().Do(ctx, simnodeapi.EventPowerOff, s.second); err != nil {
 		return err
 	}
 	if err := s.deleteNode(ctx, s.second); err != nil {
@@ -117,7 +111,7 @@ func (s *stage) firstLeaves(ctx context.Context) error {
 
 // secondJoins switches the second node on, which registers, and waits until it has a slice.
 func (s *stage) secondJoins(ctx context.Context) error {
-	if err := s.machines.Do(ctx, simnodeapi.EventStart, s.second); err != nil {
+	if err := s.cluster.SimNode().Do(ctx, simnodeapi.EventStart, s.second); err != nil {
 		return err
 	}
 	if _, err := s.awaitReady(ctx, s.second, ""); err != nil {
@@ -143,7 +137,7 @@ func (s *stage) awaitSlices(ctx context.Context, owners ...string) error {
 	return s.await(ctx, fmt.Sprintf("the slices to belong to %q", owners), podTimeout, func(ctx context.Context) (bool, string, error) {
 		pool := &whereaboutsv1alpha1.NodeSlicePool{}
 		key := client.ObjectKey{Namespace: sliceNamespace, Name: sliceName}
-		if err := s.cluster.Get(ctx, key, pool); err != nil {
+		if err := s.client.Get(ctx, key, pool); err != nil {
 			return false, "", err
 		}
 		var now []string

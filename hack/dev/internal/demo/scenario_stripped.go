@@ -48,7 +48,7 @@ func (s *stage) forceDeleteAndFence(ctx context.Context, old *corev1.Pod) error 
 	if err := s.freezeAndForceDelete(ctx, old); err != nil {
 		return err
 	}
-	if err := s.afterForceDeletion(ctx, old.UID); err != nil {
+	if err := s.afterForceDeletion(ctx, old); err != nil {
 		return err
 	}
 	if err := s.powerOffAndFence(ctx); err != nil {
@@ -61,7 +61,7 @@ func (s *stage) forceDeleteAndFence(ctx context.Context, old *corev1.Pod) error 
 // strip removes every finalizer of a pod, and nothing else. A pod that is gone with them is what was wanted.
 func (s *stage) strip(ctx context.Context, pod *corev1.Pod) error {
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"uid":"`+string(pod.UID)+`","finalizers":null}}`))
-	err := s.cluster.Patch(ctx, pod.DeepCopy(), patch, client.FieldOwner("finalizer-remover"))
+	err := s.client.Patch(ctx, pod.DeepCopy(), patch, client.FieldOwner("finalizer-remover"))
 	return client.IgnoreNotFound(err)
 }
 
@@ -123,7 +123,7 @@ func (s *stage) breakTheGlass(ctx context.Context, old *corev1.Pod) error {
 	if err := s.stripInVain(ctx, old); err != nil {
 		return err
 	}
-	unhold := exec.CommandContext(ctx, s.plugin, "unhold", "pod/"+old.Name, "-n", old.Namespace, "--kubeconfig", s.kubeconfig, "--reason", "the machine burnt down")
+	unhold := exec.CommandContext(ctx, s.cluster.Plugin(), "unhold", "pod/"+old.Name, "-n", old.Namespace, "--kubeconfig", s.cluster.Kubeconfig(), "--reason", "the machine burnt down")
 	if out, err := unhold.CombinedOutput(); err != nil {
 		return fmt.Errorf("removing the finalizer of web-0 with a reason: %w: %s", err, out)
 	}

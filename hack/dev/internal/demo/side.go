@@ -35,6 +35,9 @@ func (s *side) state() string {
 	return "off"
 }
 
+// agents reports whether the nodes run Holdfast's agent; without the guard it means nothing.
+func (s *side) agents() bool { return s.Evidence == configv1alpha1.EvidenceAgent }
+
 // run starts the side's cluster, plays the scenarios on it, puts what came of them into results, and ends all of it.
 func (s *side) run(ctx context.Context, results []report.Scenario) (err error) {
 	s.print("guard %s: starting a control plane and %d simulated nodes", s.state(), len(s.nodes()))
@@ -109,14 +112,9 @@ func (s *side) play(ctx context.Context, results []report.Scenario) error {
 
 // stage is the place of one run.
 func (s *side) stage(p placed) *stage {
-	stage := &stage{
-		scenario: p.scenario, guard: s.guard, agents: s.Evidence == configv1alpha1.EvidenceAgent, cluster: s.client, machines: s.cluster.SimNode(),
-		observer: s.observer, reconcile: s.cluster.Reconcile, print: s.print,
-		config: s.cluster.Config(), kubeconfig: s.cluster.Kubeconfig(), plugin: s.cluster.Plugin(), guards: s.cluster, pool: p.pool(s.guard),
+	return &stage{
+		side: s, scenario: p.scenario, namespace: fmt.Sprintf("%s-guard-%s", p.name, s.state()), pool: p.pool(s.guard), first: p.node(1), second: p.node(2),
 	}
-	stage.namespace = fmt.Sprintf("%s-guard-%s", p.name, s.state())
-	stage.first, stage.second = p.node(1), p.node(2)
-	return stage
 }
 
 // pool is a range of two addresses, or as wide as the scenario needs it; another one for each run.

@@ -32,7 +32,7 @@ func (s *stage) startSliceController(ctx context.Context) (flatFile string, err 
 	if flatFile, err = s.writeFlatFile(); err != nil {
 		return "", err
 	}
-	identity, err := controlplane.ServiceAccount(ctx, s.config, sliceNamespace, whereaboutsAccount, nil)
+	identity, err := controlplane.ServiceAccount(ctx, s.cluster.Config(), sliceNamespace, whereaboutsAccount, nil)
 	if err != nil {
 		return "", err
 	}
@@ -68,8 +68,8 @@ func (s *stage) startSliceController(ctx context.Context) (flatFile string, err 
 }
 
 func (s *stage) writeFlatFile() (string, error) {
-	path := filepath.Join(filepath.Dir(s.kubeconfig), s.namespace+".conf")
-	content, err := json.Marshal(map[string]any{"datastore": "kubernetes", "kubernetes": map[string]string{"kubeconfig": s.kubeconfig}})
+	path := filepath.Join(filepath.Dir(s.cluster.Kubeconfig()), s.namespace+".conf")
+	content, err := json.Marshal(map[string]any{"datastore": "kubernetes", "kubernetes": map[string]string{"kubeconfig": s.cluster.Kubeconfig()}})
 	if err == nil {
 		err = os.WriteFile(path, content, 0o644)
 	}

@@ -9,13 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/history"
-	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/observer"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/report"
-	simnode "github.com/holdfast-dev/holdfast/hack/dev/simnode/client"
 )
 
 // scenario is one failure. Its play is the same with the guard off and on: only what comes of it differs.
@@ -37,26 +32,15 @@ type scenario struct {
 
 // stage is where one run of a scenario plays: a namespace, a network and two nodes of its own.
 type stage struct {
-	scenario scenario
-	guard    bool
-	// agents reports whether the nodes run Holdfast's agent; without the guard it means nothing.
-	agents    bool
+	*side
+	scenario  scenario
 	namespace string
 	pool      netip.Prefix
 	// first and second are the names of the nodes.
 	first, second string
 
-	cluster    client.Client
-	config     *rest.Config // the administrator's
-	kubeconfig string       // absolute path of a file with config, in the cluster's folder
-	plugin     string       // the kubectl plugin's path
-	machines   *simnode.Client
-	guards     NodeResourceGuard
-	observer   *observer.Observer
-	// reconcile runs whereabouts' reconciler once, over the whole cluster; turn says when.
-	reconcile func(context.Context) error
-	turn      turn
-	print     func(format string, args ...any)
+	// turn is when whereabouts' reconciler may run, which looks at the whole cluster.
+	turn turn
 
 	started time.Time
 	mutex   sync.Mutex
@@ -64,14 +48,6 @@ type stage struct {
 	// lostPrefixes are leaks that no pool shows: prefixes of an overlay that no node
 	// can get any more.
 	lostPrefixes int
-}
-
-// state names the guard's state as the report does.
-func (s *stage) state() string {
-	if s.guard {
-		return "on"
-	}
-	return "off"
 }
 
 // note marks an event on the timeline and prints it as progress.

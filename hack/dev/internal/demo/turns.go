@@ -77,7 +77,7 @@ func (s *stage) reconcileInTurn(ctx context.Context) error {
 	defer s.turn.pass()
 	err := s.await(ctx, "the pods of other runs to have reported their networks", podTimeout, func(ctx context.Context) (bool, string, error) {
 		var pods corev1.PodList
-		if err := s.cluster.List(ctx, &pods); err != nil {
+		if err := s.client.List(ctx, &pods); err != nil {
 			return false, "", err
 		}
 		i := slices.IndexFunc(pods.Items, func(p corev1.Pod) bool { return p.Namespace != s.namespace && inTheMaking(&p) })
@@ -89,7 +89,7 @@ func (s *stage) reconcileInTurn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.reconcile(ctx)
+	return s.cluster.Reconcile(ctx)
 }
 
 // inTheMaking reports whether a pod may have addresses which it has not reported yet.
