@@ -28,10 +28,7 @@ var _ = Describe("A sandbox of a real containerd", func() {
 
 	BeforeEach(func(ctx context.Context) {
 		w = newWorld(ctx, engine.socket, long)
-		engine.cleanUp(engine.runSandbox(ctx, w.own()))
-		p = newPod()
-		id = engine.runSandbox(ctx, p)
-		engine.cleanUp(id)
+		p, id = w.runPods(ctx)
 		record = string(p.uid)
 		w.startAgent(ctx)
 		w.ready(ctx)
@@ -118,10 +115,7 @@ var _ = Describe("A sandbox of a real containerd", func() {
 var _ = Describe("A machine that was rebooted", func() {
 	It("has the sandboxes of its earlier boot no more: what was seen then is gone, its network namespaces with it", func(ctx context.Context) {
 		w := newWorld(ctx, engine.socket, long)
-		engine.cleanUp(engine.runSandbox(ctx, w.own()))
-		p := newPod()
-		id := engine.runSandbox(ctx, p)
-		engine.cleanUp(id)
+		p, id := w.runPods(ctx)
 		record := string(p.uid)
 		w.startAgent(ctx)
 		w.ready(ctx)

@@ -27,10 +27,7 @@ var _ = Describe("A real containerd whose state is not beside its socket", func(
 		Expect(os.Symlink(engine.socket, socket)).To(Succeed())
 		w = newWorld(ctx, socket, long)
 		w.config.Runtime.StateDirectory = stateDirectory
-		engine.cleanUp(engine.runSandbox(ctx, w.own()))
-		p = newPod()
-		id = engine.runSandbox(ctx, p)
-		engine.cleanUp(id)
+		p, id = w.runPods(ctx)
 		record = string(p.uid)
 		w.startAgent(ctx)
 		w.ready(ctx)

@@ -23,10 +23,7 @@ var _ = Describe("A pod of a real containerd with more than one sandbox", func()
 
 	BeforeEach(func(ctx context.Context) {
 		w = newWorld(ctx, engine.socket, long)
-		engine.cleanUp(engine.runSandbox(ctx, w.own()))
-		p = newPod()
-		id = engine.runSandbox(ctx, p)
-		engine.cleanUp(id)
+		p, id = w.runPods(ctx)
 		record = string(p.uid)
 	}, NodeTimeout(specTimeout))
 
@@ -71,10 +68,7 @@ var _ = Describe("A pod of a real containerd with more than one sandbox", func()
 var _ = Describe("A sandbox that a real containerd fails to load when it is restarted", func() {
 	It("is in no list, lives on, and is not released", func(ctx context.Context) {
 		w := newWorld(ctx, engine.socket, stable)
-		engine.cleanUp(engine.runSandbox(ctx, w.own()))
-		p := newPod()
-		id := engine.runSandbox(ctx, p)
-		engine.cleanUp(id)
+		p, id := w.runPods(ctx)
 		record := string(p.uid)
 		w.startAgent(ctx)
 		w.ready(ctx)

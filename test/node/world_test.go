@@ -102,6 +102,16 @@ func (w *world) newAgentPod(ctx context.Context) *corev1.Pod {
 // own is the agent's pod, as the kubelet names it to the runtime.
 func (w *world) own() pod { return pod{uid: w.pod.UID, namespace: w.pod.Namespace, name: w.pod.Name} }
 
+// runPods runs the sandbox of the agent's own pod and, returned, that of another pod.
+func (w *world) runPods(ctx context.Context) (p pod, id string) {
+	GinkgoHelper()
+	engine.cleanUp(engine.runSandbox(ctx, w.own()))
+	p = newPod()
+	id = engine.runSandbox(ctx, p)
+	engine.cleanUp(id)
+	return p, id
+}
+
 // startAgent starts the agent with a token of its pod, as the kubelet mounts it.
 func (w *world) startAgent(ctx context.Context) {
 	GinkgoHelper()

@@ -21,42 +21,30 @@ import (
 // stripped is a running pod whose finalizers a client removes, and which is then force-deleted while its node's kubelet is frozen. With the guard
 // a policy refuses it; an administrator breaks the glass, and the pod is protected again.
 func stripped(ctx context.Context, w *world, guarded bool) {
-	w.statefulSet(ctx, "web", 2, onFirst)
-	w.awaitAll(ctx, "web", 2)
-	old, address := w.awaitPod(ctx, "web-0")
-	Expect(old.Spec.NodeName).To(Equal(first))
-	By("remove the finalizers of " + old.Name)
-	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-	if guarded {
-		Expect(admin.Patch(ctx, old.DeepCopy(), patch)).To(MatchError(ContainSubstring("ValidatingAdmissionPolicy 'holdfast-finalizer'")))
-		patch = client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"holdfast.dev/unhold":"GivenUp: the guard is to protect it again"},"finalizers":null}}`))
-	}
-	Expect(admin.Patch(ctx, old.DeepCopy(), patch)).To(Succeed())
-	if guarded {
-		Eventually(func(g Gomega) {
-			var live corev1.Pod
-			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(old), &live)).To(Succeed())
-			g.Expect(live.Finalizers).To(ContainElement(v1alpha1.Finalizer))
-		}).WithContext(ctx).Should(Succeed())
-	}
-	breakNode(ctx, "freeze", first)
-	cordon(ctx, first)
-	forceDelete(ctx, old)
-	w.successor(ctx, old, address, guarded)
-	mendNode(ctx, "thaw", first)
-	w.awaitPod(ctx, "web-0", old.UID)
+	w.forceDeletedWhileFrozen(ctx, guarded, func(old *corev1.Pod) {
+		By("remove the finalizers of " + old.Name)
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+		if guarded {
+			Expect(admin.Patch(ctx, old.DeepCopy(), patch)).To(MatchError(ContainSubstring("ValidatingAdmissionPolicy 'holdfast-finalizer'")))
+			patch = client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"holdfast.dev/unhold":"GivenUp: the guard is to protect it again"},"finalizers":null}}`))
+		}
+		Expect(admin.Patch(ctx, old.DeepCopy(), patch)).To(Succeed())
+		if guarded {
+			Eventually(func(g Gomega) {
+				var live corev1.Pod
+				g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(old), &live)).To(Succeed())
+				g.Expect(live.Finalizers).To(ContainElement(v1alpha1.Finalizer))
+			}).WithContext(ctx).Should(Succeed())
+		}
+	}, nothing)
 }
 
 // forgedReport is a pod on a frozen kubelet: the account of Multus reports its end as the kubelet's field manager.
 func forgedReport(ctx context.Context, w *world, guarded bool) {
-	w.statefulSet(ctx, "web", 2, onFirst)
-	w.awaitAll(ctx, "web", 2)
-	old, address := w.awaitPod(ctx, "web-0")
-	Expect(old.Spec.NodeName).To(Equal(first))
-	breakNode(ctx, "freeze", first)
-	cordon(ctx, first)
-	forceDelete(ctx, old)
-	if guarded {
+	w.forceDeletedWhileFrozen(ctx, guarded, nothing, func(old *corev1.Pod) {
+		if !guarded {
+			return
+		}
 		Eventually(w.isHeld(ctx, old)).WithContext(ctx).Should(BeTrue())
 		kubelet := cmp.Or(platform(), "kubelet")
 		By("report the end of " + old.Name + " with the account of Multus, as field manager " + kubelet)
@@ -65,10 +53,7 @@ func forgedReport(ctx context.Context, w *world, guarded bool) {
 		live.Status.Phase = corev1.PodFailed
 		err := multus().Status().Update(ctx, &live, client.FieldOwner(kubelet))
 		Expect(apierrors.IsForbidden(err) || apierrors.IsInvalid(err)).To(BeTrue(), "the report is to be refused, but got: %v", err)
-	}
-	w.successor(ctx, old, address, guarded)
-	mendNode(ctx, "thaw", first)
-	w.awaitPod(ctx, "web-0", old.UID)
+	})
 }
 
 // multus is a client with the account that every node has for Multus, which is a user here.

@@ -70,17 +70,26 @@ func (w *world) bothAreSeen(ctx context.Context, address netip.Addr) {
 }
 
 func frozenKubelet(ctx context.Context, w *world, guarded bool) {
+	w.forceDeletedWhileFrozen(ctx, guarded, nothing, nothing)
+}
+
+// forceDeletedWhileFrozen is a pod that is force-deleted while its node's kubelet is frozen. before comes while it runs, after once it is deleted.
+func (w *world) forceDeletedWhileFrozen(ctx context.Context, guarded bool, before, after func(old *corev1.Pod)) {
 	w.statefulSet(ctx, "web", 2, onFirst)
 	w.awaitAll(ctx, "web", 2)
 	old, address := w.awaitPod(ctx, "web-0")
 	Expect(old.Spec.NodeName).To(Equal(first))
+	before(old)
 	breakNode(ctx, "freeze", first)
 	cordon(ctx, first)
 	forceDelete(ctx, old)
+	after(old)
 	w.successor(ctx, old, address, guarded)
 	mendNode(ctx, "thaw", first)
 	w.awaitPod(ctx, "web-0", old.UID)
 }
+
+func nothing(*corev1.Pod) {}
 
 func serverAwayAtDelete(ctx context.Context, w *world, _ bool) {
 	grace := int64(20)
