@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 
@@ -31,6 +30,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
 	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/testing/series"
 )
 
 // auditedPool is a backend whose cache may differ from what the API server has.
@@ -263,7 +263,9 @@ func TestAuditReportsWhatStandsLive(t *testing.T) {
 func TestAuditReportsOnceAndTakesBack(t *testing.T) {
 	pool := &auditedPool{}
 	a, clock, recorder := audited(t, pool, nil)
-	standing := func() float64 { return inconsistencies(t, v1alpha1.ReasonEntryMissing) }
+	standing := func() float64 {
+		return series.Value(t, metrics.Prefix+"ipam_inconsistencies", string(v1alpha1.ReasonEntryMissing))
+	}
 	for range 4 {
 		if err := a.audit(t.Context()); err != nil {
 			t.Fatal(err)
@@ -281,24 +283,6 @@ func TestAuditReportsOnceAndTakesBack(t *testing.T) {
 	if got := drained(recorder); len(got) != 0 || standing() != 0 || len(a.known) != 0 {
 		t.Errorf("once it is in order: reported %q, the metric is %v, %d are known", got, standing(), len(a.known))
 	}
-}
-
-// inconsistencies is what the manager serves of the metric.
-func inconsistencies(t *testing.T, kind v1alpha1.Reason) float64 {
-	t.Helper()
-	families, err := ctrlmetrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		for _, metric := range family.GetMetric() {
-			if family.GetName() == metrics.Prefix+"ipam_inconsistencies" && metric.GetLabel()[0].GetValue() == string(kind) {
-				return metric.GetGauge().GetValue()
-			}
-		}
-	}
-	t.Fatalf("no metric of %s", kind)
-	return 0
 }
 
 // The audit never writes: a client that only reads will do.

@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/liveness"
@@ -29,6 +28,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/orphan"
 	"github.com/holdfast-dev/holdfast/internal/release"
 	"github.com/holdfast-dev/holdfast/internal/testing/onepod"
+	"github.com/holdfast-dev/holdfast/internal/testing/series"
 )
 
 // world is an entry that may have no owner.
@@ -611,7 +611,7 @@ func TestAMachineWithoutANodeIsGoneAfterTheDelay(t *testing.T) {
 	if s.look() != 0 {
 		t.Fatal("released before the absence on every node was proven")
 	}
-	if got := gauge(t, "holdfast_orphan_nodes_missing"); got != 1 {
+	if got := series.Value(t, "holdfast_orphan_nodes_missing"); got != 1 {
 		t.Errorf("%v nodes are reported as missing, expected 1", got)
 	}
 	if err := s.Truth.Delete(t.Context(), gone); err != nil {
@@ -715,20 +715,4 @@ func TestASignOfLifeOfAMachineWithoutANodeStartsTheDelayAgain(t *testing.T) {
 		s.Clock.SetTime(s.Clock.Now().Add(nodelife.LookInterval))
 		s.Apply(onepod.Lease("gone", onepod.Now.Add(time.Duration(renewed+1)*time.Second)))
 	}
-}
-
-// gauge is the value of a gauge without labels.
-func gauge(t *testing.T, name string) float64 {
-	t.Helper()
-	families, err := ctrlmetrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() == name {
-			return family.GetMetric()[0].GetGauge().GetValue()
-		}
-	}
-	t.Fatalf("there is no metric %s", name)
-	return 0
 }

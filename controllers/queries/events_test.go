@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
+	"github.com/holdfast-dev/holdfast/internal/testing/series"
 )
 
 // change is a GuardedNode with queries about the records r1 and r2 and a response about r1, with a change.
@@ -119,7 +119,7 @@ func TestOpenQueriesAreThoseWithoutAResponse(t *testing.T) {
 	step := func(what string, before, after *v1alpha1.GuardedNode, want float64) {
 		t.Helper()
 		c.Observe(before, after, now)
-		if got, _ := metric(t, "open_queries"); got != want {
+		if got := series.Value(t, metrics.Prefix+"open_queries"); got != want {
 			t.Errorf("%s: %v open queries, want %v", what, got, want)
 		}
 	}
@@ -140,31 +140,9 @@ func TestOpenQueriesAreThoseWithoutAResponse(t *testing.T) {
 // counted is the increase of a counter with the labels in a step.
 func counted(t *testing.T, name string, labels []string, step func()) float64 {
 	t.Helper()
-	before, _ := metric(t, name, labels...)
+	before := series.Sum(t, metrics.Prefix+name, labels...)
 	step()
-	after, _ := metric(t, name, labels...)
-	return after - before
-}
-
-// metric is the value of a metric with such label values; of a histogram it is the sum, with the count.
-func metric(t *testing.T, name string, labels ...string) (value float64, count uint64) {
-	t.Helper()
-	families, err := ctrlmetrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			has := map[string]bool{}
-			for _, label := range m.GetLabel() {
-				has[label.GetValue()] = true
-			}
-			if family.GetName() == metrics.Prefix+name && !slices.ContainsFunc(labels, func(l string) bool { return !has[l] }) {
-				return m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetHistogram().GetSampleSum(), m.GetHistogram().GetSampleCount()
-			}
-		}
-	}
-	return 0, 0
+	return series.Sum(t, metrics.Prefix+name, labels...) - before
 }
 
 func TestAResponseCountsOnceForEachQueryAndVerdict(t *testing.T) {
@@ -224,11 +202,12 @@ func TestTheDurationOfAHandshakeIsFromTheQueryToItsReadyForRelease(t *testing.T)
 	open.Spec.Queries[0].Time = metav1.NewTime(now.Add(-3 * time.Second))
 	free := open.DeepCopy()
 	free.Status.Responses = []v1alpha1.SandboxResponse{{Record: "r1", SandboxID: "a", Epoch: 1, Verdict: v1alpha1.VerdictReadyForRelease}}
-	sum, count := metric(t, "handshake_duration_seconds")
+	const name = metrics.Prefix + "handshake_duration_seconds"
+	sum, count := series.Sum(t, name), series.Count(t, name)
 	var c Counts
 	c.Observe(open, free, now)
 	c.Observe(free, free, now.Add(time.Minute))
-	if gotSum, gotCount := metric(t, "handshake_duration_seconds"); gotSum-sum != 3 || gotCount-count != 1 {
+	if gotSum, gotCount := series.Sum(t, name), series.Count(t, name); gotSum-sum != 3 || gotCount-count != 1 {
 		t.Errorf("%d durations of %v s, want one of 3 s", gotCount-count, gotSum-sum)
 	}
 }

@@ -12,27 +12,11 @@ import (
 	"github.com/go-logr/logr/funcr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/handshake"
+	"github.com/holdfast-dev/holdfast/internal/testing/series"
 )
-
-// value is the value of a series without labels.
-func value(t *testing.T, series string) float64 {
-	t.Helper()
-	families, err := ctrlmetrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() == series {
-			return family.GetMetric()[0].GetCounter().GetValue()
-		}
-	}
-	t.Fatalf("there is no series %s", series)
-	return 0
-}
 
 // queried is a bench with a query about a living sandbox, to which there is no response yet.
 func queried(t *testing.T) *bench {
@@ -58,9 +42,9 @@ func TestAFailedWriteIsTriedAgainUntilItSucceeds(t *testing.T) {
 			if name == "no live read succeeds" {
 				b.queryAll("s0")
 			}
-			before := value(t, "holdfast_agent_write_failures_total")
+			before := series.Value(t, "holdfast_agent_write_failures_total")
 			fail(b.api, apierrors.NewInternalError(errors.New("etcd is away")))
-			failures := func() float64 { return value(t, "holdfast_agent_write_failures_total") - before }
+			failures := func() float64 { return series.Value(t, "holdfast_agent_write_failures_total") - before }
 			waited := time.Duration(0)
 			for _, retry := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
 				b.take()
@@ -92,7 +76,7 @@ func TestAFailedWriteIsTriedAgainUntilItSucceeds(t *testing.T) {
 // R9: a status that was made from one version of the object is written into no other.
 func TestAWriteNamesTheVersionFromWhichItWasMade(t *testing.T) {
 	b := queried(t)
-	failures := value(t, "holdfast_agent_write_failures_total")
+	failures := series.Value(t, "holdfast_agent_write_failures_total")
 	// The manager withdraws the query while the agent judges it, and the watch does not show that yet.
 	b.lister.during = func() {
 		b.api.guarded.Spec.Queries = nil
@@ -108,7 +92,7 @@ func TestAWriteNamesTheVersionFromWhichItWasMade(t *testing.T) {
 	if b.wants("web", 0); b.api.tries != 1 {
 		t.Errorf("%d tries: there is nothing left to write", b.api.tries)
 	}
-	if value(t, "holdfast_agent_write_failures_total") != failures || b.reporter.isWaiting() {
+	if series.Value(t, "holdfast_agent_write_failures_total") != failures || b.reporter.isWaiting() {
 		t.Error("a conflict is counted as a failure")
 	}
 }
@@ -149,12 +133,12 @@ func TestAfterAConflictTheObjectIsReadLive(t *testing.T) {
 
 func TestADeletedGuardedNodeIsNotWritten(t *testing.T) {
 	b := queried(t)
-	failures := value(t, "holdfast_agent_write_failures_total")
+	failures := series.Value(t, "holdfast_agent_write_failures_total")
 	b.api.remove() // which the watch does not show yet
 	for range 3 {
 		b.round(t.Context())
 	}
-	if _, exists, _, _ := b.own.snapshot(); exists || b.api.tries != 1 || value(t, "holdfast_agent_write_failures_total") != failures {
+	if _, exists, _, _ := b.own.snapshot(); exists || b.api.tries != 1 || series.Value(t, "holdfast_agent_write_failures_total") != failures {
 		t.Errorf("%d tries; treated as existing: %v", b.api.tries, exists)
 	}
 }

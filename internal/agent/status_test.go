@@ -10,11 +10,11 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/handshake"
 	"github.com/holdfast-dev/holdfast/internal/sandbox"
+	"github.com/holdfast-dev/holdfast/internal/testing/series"
 )
 
 func TestAllChangesAreOneWrite(t *testing.T) {
@@ -123,18 +123,7 @@ func TestALongMessageIsCut(t *testing.T) {
 // gauge is the number of queries without a response for a reason.
 func gauge(t *testing.T, reason v1alpha1.Reason) float64 {
 	t.Helper()
-	families, err := ctrlmetrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			if family.GetName() == "holdfast_agent_queries_without_response" && m.GetLabel()[0].GetValue() == string(reason) {
-				return m.GetGauge().GetValue()
-			}
-		}
-	}
-	return 0
+	return series.Sum(t, "holdfast_agent_queries_without_response", string(reason))
 }
 
 func TestAReasonForNoResponseIsReportedOnceAndItsEndToo(t *testing.T) {

@@ -12,7 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/holdfast-dev/holdfast/internal/testing/series"
 )
 
 func answering(response *admissionv1.AdmissionResponse) http.HandlerFunc {
@@ -82,27 +83,9 @@ func reading(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// counted is the sum of a metric's series, or of those that have this value of a label.
-func counted(t *testing.T, metric, value string) float64 {
-	t.Helper()
-	families, err := ctrlmetrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := 0.0
-	for _, family := range families {
-		for _, m := range family.GetMetric() {
-			if family.GetName() == metric && (value == "" || m.GetLabel()[0].GetValue() == value) {
-				sum += m.GetCounter().GetValue()
-			}
-		}
-	}
-	return sum
-}
-
 func total(t *testing.T, action Action) float64 {
 	t.Helper()
-	return counted(t, "holdfast_shadow_total", string(action))
+	return series.Sum(t, "holdfast_shadow_total", string(action))
 }
 
 func TestAdmissionHandsOnTheAnswerToWhatIsNoReview(t *testing.T) {

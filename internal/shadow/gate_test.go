@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/holdfast-dev/holdfast/internal/testing/series"
 )
 
 // wire is where calls arrive that a gate let through.
@@ -90,7 +92,7 @@ func TestTheGateLetsThroughWhatIsOnTheList(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			before := counted(t, "holdfast_shadow_blocked_total", "")
+			before := series.Sum(t, "holdfast_shadow_blocked_total")
 			response, err := config.WrapTransport(arrived).RoundTrip(request)
 			if err == nil {
 				response.Body.Close()
@@ -100,7 +102,7 @@ func TestTheGateLetsThroughWhatIsOnTheList(t *testing.T) {
 				t.Errorf("got error %v and body %q, expected the call to arrive whole", err, arrived.body)
 			case !tc.passes && (!errors.Is(err, ErrBlocked) || arrived.body != ""):
 				t.Errorf("got error %v and body %q, expected the call to be stopped", err, arrived.body)
-			case !tc.passes && counted(t, "holdfast_shadow_blocked_total", "") != before+1:
+			case !tc.passes && series.Sum(t, "holdfast_shadow_blocked_total") != before+1:
 				t.Error("expected a call that was stopped to be counted")
 			}
 		})

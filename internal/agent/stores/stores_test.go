@@ -25,13 +25,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/handshake"
 	"github.com/holdfast-dev/holdfast/internal/metrics"
 	"github.com/holdfast-dev/holdfast/internal/nodestore"
 	"github.com/holdfast-dev/holdfast/internal/sandbox"
+	"github.com/holdfast-dev/holdfast/internal/testing/series"
 )
 
 const (
@@ -170,33 +170,9 @@ func (n *node) logged(text string) int {
 	return count
 }
 
-// metric is the value of the series of that name and those values of labels; zero without it.
-func metric(t *testing.T, name string, labels ...string) float64 {
-	t.Helper()
-	families, err := ctrlmetrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() != metrics.Prefix+name {
-			continue
-		}
-		for _, series := range family.GetMetric() {
-			values := []string{}
-			for _, label := range series.GetLabel() {
-				values = append(values, label.GetValue())
-			}
-			if slices.Equal(values, labels) {
-				return series.GetGauge().GetValue() + series.GetCounter().GetValue()
-			}
-		}
-	}
-	return 0
-}
-
 func findings(t *testing.T, kind v1alpha1.Reason) float64 {
 	t.Helper()
-	return metric(t, "node_store_findings", string(kind), string(nodestore.HostLocal))
+	return series.Sum(t, metrics.Prefix+"node_store_findings", string(kind), string(nodestore.HostLocal))
 }
 
 func TestALeakIsOneEventOneLineAndAGauge(t *testing.T) {
@@ -211,7 +187,7 @@ func TestALeakIsOneEventOneLineAndAGauge(t *testing.T) {
 	if diff := cmp.Diff([]string{"AddressLeaked", "AddressLeaked"}, n.reasons(t)); diff != "" {
 		t.Errorf("events (-want +got)\n%s", diff)
 	}
-	if diff := cmp.Diff([]float64{2, 2, 3}, []float64{findings(t, v1alpha1.ReasonAddressLeaked), float64(n.logged("AddressLeaked")), metric(t, "node_store_entries", "host-local")}); diff != "" {
+	if diff := cmp.Diff([]float64{2, 2, 3}, []float64{findings(t, v1alpha1.ReasonAddressLeaked), float64(n.logged("AddressLeaked")), series.Sum(t, metrics.Prefix+"node_store_entries", "host-local")}); diff != "" {
 		t.Errorf("gauge, lines, entries (-want +got)\n%s\n%q", diff, n.lines)
 	}
 	checkEvent(t, n.events(t)[0])
@@ -285,12 +261,12 @@ func TestI5AListThatDoesNotCountProvesNothing(t *testing.T) {
 			a := n.auditor(t, func(o *Options) { o.Reclaimers = map[string]Reclaimer{"/networks": n} })
 			n.passes(a, 1)
 			tc.change(n)
-			before := metric(t, "node_store_audits_total", tc.result)
+			before := series.Sum(t, metrics.Prefix+"node_store_audits_total", tc.result)
 			n.passes(a, 30)
 			if len(n.events(t)) != 0 || findings(t, v1alpha1.ReasonAddressLeaked) != 0 || slices.Contains(n.calls, "reclaim a") {
 				t.Errorf("events %v, calls %v", n.reasons(t), n.calls)
 			}
-			if counted := metric(t, "node_store_audits_total", tc.result) - before; counted != 30 {
+			if counted := series.Sum(t, metrics.Prefix+"node_store_audits_total", tc.result) - before; counted != 30 {
 				t.Errorf("%v of 30 passes counted as %s", counted, tc.result)
 			}
 		})

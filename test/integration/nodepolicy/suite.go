@@ -27,13 +27,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/noderesource"
 	"github.com/holdfast-dev/holdfast/internal/nodepolicy"
 	"github.com/holdfast-dev/holdfast/internal/testing/nodecrds"
+	"github.com/holdfast-dev/holdfast/internal/testing/series"
 	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
@@ -256,24 +256,5 @@ func notes(ctx context.Context, about client.Object, reason v1alpha1.Reason) fun
 // metric is the sum of the series that have all of these values of labels.
 func metric(name string, values ...string) float64 {
 	GinkgoHelper()
-	families, err := ctrlmetrics.Registry.Gather()
-	Expect(err).NotTo(HaveOccurred())
-	sum := 0.0
-	for _, family := range families {
-		if family.GetName() != name {
-			continue
-		}
-		for _, series := range family.GetMetric() {
-			matched := 0
-			for _, label := range series.GetLabel() {
-				if slices.Contains(values, label.GetValue()) {
-					matched++
-				}
-			}
-			if matched == len(values) {
-				sum += series.GetGauge().GetValue() + series.GetCounter().GetValue()
-			}
-		}
-	}
-	return sum
+	return series.Sum(GinkgoTB(), name, values...)
 }

@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/yaml"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
@@ -30,6 +29,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/testing/calls"
 	"github.com/holdfast-dev/holdfast/internal/testing/judged"
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
+	"github.com/holdfast-dev/holdfast/internal/testing/series"
 	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
@@ -227,21 +227,8 @@ func reported(action shadow.Action) func() float64 {
 	return func() float64 { return metric("holdfast_shadow_total", string(action)) }
 }
 
-// metric is the sum of the series of a metric of which the first label has this value; of all without one.
-func metric(name, value string) float64 {
+// metric is the sum of the series that have all of these values of labels.
+func metric(name string, values ...string) float64 {
 	GinkgoHelper()
-	families, err := ctrlmetrics.Registry.Gather()
-	Expect(err).NotTo(HaveOccurred())
-	sum := 0.0
-	for _, family := range families {
-		if family.GetName() != name {
-			continue
-		}
-		for _, m := range family.GetMetric() {
-			if value == "" || m.GetLabel()[0].GetValue() == value {
-				sum += m.GetGauge().GetValue() + m.GetCounter().GetValue()
-			}
-		}
-	}
-	return sum
+	return series.Sum(GinkgoTB(), name, values...)
 }

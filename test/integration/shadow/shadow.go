@@ -149,7 +149,7 @@ var _ = suite.Describe("Mode Shadow", func() {
 		}).WithTimeout(quiet).WithContext(ctx).Should(Succeed())
 		Expect(guard.made.all()).NotTo(BeEmpty(), "the writes of the manager are not seen")
 		m.isUntouched(ctx)
-		Expect(metric("holdfast_shadow_blocked_total", "")).To(BeZero(), "a write was forgotten, and came as far as the gate")
+		Expect(metric("holdfast_shadow_blocked_total")).To(BeZero(), "a write was forgotten, and came as far as the gate")
 
 		By("being switched to Guard")
 		guard.run(ctx, configv1alpha1.ModeGuard)
