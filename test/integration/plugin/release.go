@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/test/fixture/story"
 )
 
 const reason = "INC-1432: the machine burnt down"
@@ -111,7 +112,7 @@ var _ = suite.Describe("A release by hand", Ordered, func() {
 		Eventually(session.Err).WithContext(ctx).WithTimeout(commandTimeout).Should(gbytes.Say("To go on, type the address"))
 
 		other := w.create(ctx, "db-0")
-		w.show(ctx, other, 1)
+		story.NetworkStatus(ctx, other, "net", w.ip(1))
 		fmt.Fprintln(keyboard, w.ip(1))
 		r := ended(ctx, session)
 		Expect(r.code).To(Equal(5), r.out+r.err)

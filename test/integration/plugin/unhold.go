@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/test/fixture/story"
 )
 
 var _ = suite.Describe("Letting go of a pod by hand, while no manager runs", func() {
@@ -29,7 +30,7 @@ var _ = suite.Describe("Letting go of a pod by hand, while no manager runs", fun
 		Expect(r.code).To(Equal(5), r.out+r.err)
 		Expect(r.err).To(ContainSubstring("is not being deleted"))
 
-		w.phase(ctx, pod, corev1.PodRunning, "kubelet")
+		reportRunning(ctx, pod)
 		forceDelete(ctx, pod)
 		stripped := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
 		withReason := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"holdfast.dev/unhold":"INC-1"},"finalizers":null}}`))
@@ -55,7 +56,7 @@ var _ = suite.Describe("Letting go of a pod by hand, while no manager runs", fun
 		Expect(r.code).To(BeZero(), r.out+r.err)
 		Expect(r.out).To(ContainSubstring(w.ip(1) + " of pool"))
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(pod), &corev1.Pod{})).To(Satisfy(apierrors.IsNotFound))
-		Expect(w.entries(ctx)["1"]).To(And(HaveField("PodRef", v1alpha1.TombstonePrefix+"/"+string(pod.UID)), HaveField("ContainerID", sandboxOf(pod))))
+		Expect(w.entries(ctx)["1"]).To(And(HaveField("PodRef", v1alpha1.TombstonePrefix+"/"+string(pod.UID)), HaveField("ContainerID", story.SandboxOf(pod))))
 	}, SpecTimeout(specTimeout))
 
 	It("writes the tombstone as the manager where the component refuse-foreign-removals refuses it to others", func(ctx context.Context) {
@@ -75,7 +76,7 @@ var _ = suite.Describe("Letting go of a pod by hand, while no manager runs", fun
 
 	It("unholds a pod whose address cannot be kept only with --force, and says so in the pod", func(ctx context.Context) {
 		pod := w.create(ctx, "web-0")
-		w.add(ctx, 1, pod.Namespace+"/"+pod.Name, sandboxOf(pod)) // no manager has recorded it
+		w.add(ctx, 1, pod.Namespace+"/"+pod.Name, story.SandboxOf(pod)) // no manager has recorded it
 		pod.Finalizers = append(pod.Finalizers, "example.com/other")
 		Expect(admin.Update(ctx, pod)).To(Succeed())
 		forceDelete(ctx, pod)
@@ -104,7 +105,7 @@ var _ = suite.Describe("Letting go of a pod by hand, while no manager runs", fun
 
 	It("goes through pods/status where something refuses every update of the pod, and says what stays where that is refused too", func(ctx context.Context) {
 		pod := w.create(ctx, "web-0")
-		w.phase(ctx, pod, corev1.PodRunning, "kubelet")
+		reportRunning(ctx, pod)
 		forceDelete(ctx, pod)
 		mend := w.refuseUpdates(ctx, pod, "pods", "pods/status")
 		r := unhold(ctx, "web-0", reason)
@@ -119,7 +120,7 @@ var _ = suite.Describe("Letting go of a pod by hand, while no manager runs", fun
 
 	It("works in a namespace that is being deleted, where no event can be created", func(ctx context.Context) {
 		pod := w.create(ctx, "web-0")
-		w.phase(ctx, pod, corev1.PodRunning, "kubelet")
+		reportRunning(ctx, pod)
 		Expect(admin.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}})).To(Succeed())
 		forceDelete(ctx, pod)
 		r := unhold(ctx, "web-0", reason)

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/test/fixture"
+	"github.com/holdfast-dev/holdfast/test/fixture/story"
 )
 
 func base64Of(data []byte) string { return base64.StdEncoding.EncodeToString(data) }
@@ -117,11 +117,6 @@ func (w *world) create(ctx context.Context, name string) *corev1.Pod {
 	return pod
 }
 
-// sandboxOf is the ID of the pod's sandbox, of the form that container runtimes make: another one has an owner of an unknown kind.
-func sandboxOf(pod *corev1.Pod) string {
-	return strings.Repeat(strings.ReplaceAll(string(pod.UID), "-", ""), 2)
-}
-
 // leaked is the ID of a sandbox of no pod.
 func leaked(n int) string { return fmt.Sprintf("%064x", n) }
 
@@ -129,9 +124,9 @@ func leaked(n int) string { return fmt.Sprintf("%064x", n) }
 func (w *world) run(ctx context.Context, name string, offset int) *corev1.Pod {
 	GinkgoHelper()
 	pod := w.create(ctx, name)
-	w.add(ctx, offset, pod.Namespace+"/"+pod.Name, sandboxOf(pod))
-	w.show(ctx, pod, offset)
-	w.phase(ctx, pod, corev1.PodRunning, "kubelet")
+	w.add(ctx, offset, pod.Namespace+"/"+pod.Name, story.SandboxOf(pod))
+	story.NetworkStatus(ctx, pod, "net", w.ip(offset))
+	reportRunning(ctx, pod)
 	Eventually(ctx, func(g Gomega) {
 		record := &v1alpha1.IPAllocation{}
 		g.Expect(admin.Get(ctx, client.ObjectKey{Name: string(pod.UID)}, record)).To(Succeed())
@@ -164,27 +159,11 @@ func (w *world) entries(ctx context.Context) map[string]wbv1alpha1.IPAllocation 
 	return pool.Spec.Allocations
 }
 
-// show writes the network-status as Multus does.
-func (w *world) show(ctx context.Context, pod *corev1.Pod, offset int) {
+// reportRunning writes what the kubelet reports of a running pod.
+func reportRunning(ctx context.Context, pod *corev1.Pod) {
 	GinkgoHelper()
-	status, err := json.Marshal([]nadv1.NetworkStatus{{Name: w.namespace + "/net", Interface: "net1", IPs: []string{w.ip(offset)}}})
-	Expect(err).NotTo(HaveOccurred())
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{nadv1.NetworkStatusAnnot: string(status)}}})
-	Expect(err).NotTo(HaveOccurred())
-	Expect(admin.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, patch))).To(Succeed())
-}
-
-// phase writes a phase as the kubelet, or another client, does.
-func (w *world) phase(ctx context.Context, pod *corev1.Pod, phase corev1.PodPhase, manager string) {
-	GinkgoHelper()
-	status := corev1.PodStatus{Phase: phase}
-	if phase == corev1.PodRunning {
-		status.Conditions = []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}}
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
-	Expect(err).NotTo(HaveOccurred())
-	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-	Expect(admin.Status().Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(manager))).To(Succeed())
+	ready := []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}}
+	story.KubeletPatches(ctx, pod, map[string]any{"phase": corev1.PodRunning, "conditions": ready})
 }
 
 // refuseUpdates has every update of these resources in the pod's namespace refused, until mend is called or the spec ends.

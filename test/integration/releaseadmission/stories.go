@@ -21,6 +21,7 @@ import (
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/test/fixture"
+	"github.com/holdfast-dev/holdfast/test/fixture/story"
 	"github.com/holdfast-dev/holdfast/webhooks"
 )
 
@@ -50,7 +51,7 @@ var _ = suite.Describe("The removal of a pool entry", func() {
 	held := func(ctx context.Context, node string) *corev1.Pod {
 		GinkgoHelper()
 		pod := newPod(ctx, node)
-		p.add(ctx, admin, 1, entry{sandboxOf(pod), refOf(pod)})
+		p.add(ctx, admin, 1, entry{story.SandboxOf(pod), refOf(pod)})
 		return pod
 	}
 
@@ -90,8 +91,8 @@ var _ = suite.Describe("The removal of a pool entry", func() {
 		Expect(admin.Delete(ctx, p.object(), client.DryRunAll)).To(beRefusedFor())
 		Expect(admin.DeleteAllOf(ctx, &wbv1alpha1.IPPool{}, client.InNamespace(poolNamespace))).To(beRefusedFor())
 		other := newPod(ctx, nodeA)
-		p.add(ctx, admin, 2, entry{sandboxOf(other), refOf(other)})
-		Expect(p.remove(ctx, reconciler(ctx), 2)).To(beRefusedFor(p.ip(2), sandboxOf(other), refOf(other), string(other.UID),
+		p.add(ctx, admin, 2, entry{story.SandboxOf(other), refOf(other)})
+		Expect(p.remove(ctx, reconciler(ctx), 2)).To(beRefusedFor(p.ip(2), story.SandboxOf(other), refOf(other), string(other.UID),
 			"is not being deleted", "belongs to no pod of the DaemonSets", "kubectl get ipa"))
 		refusals := func() []types.UID {
 			events := &eventsv1.EventList{}
@@ -175,8 +176,8 @@ var _ = suite.Describe("The removal of a reservation", func() {
 	It("is refused while the entry is a tombstone, which names a record and not the pod of the reservation", func(ctx context.Context) {
 		guard.use(configv1alpha1.ReleaseModeDeny)
 		p, gone := newPool(ctx), newPod(ctx, nodeA)
-		p.add(ctx, admin, 1, entry{sandboxOf(gone), "holdfast-releasing/" + string(gone.UID)})
-		r := p.reserve(ctx, 1, "default/vanished")
+		p.add(ctx, admin, 1, entry{story.SandboxOf(gone), "holdfast-releasing/" + string(gone.UID)})
+		r := story.Reserve(ctx, p.ip(1), "default/vanished")
 		Expect(reconciler(ctx).Delete(ctx, r.DeepCopy())).To(beRefusedFor(p.ip(1), "pool "+poolNamespace+"/"+p.name))
 
 		mark := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"podref":"holdfast-releasing/default.vanished"}}`))
@@ -189,8 +190,8 @@ var _ = suite.Describe("The removal of a reservation", func() {
 	It("is refused to the loser of a race for an address of overlapping ranges, who deletes it by name (bug 6), and passes in CNI DEL after the entry", func(ctx context.Context) {
 		guard.use(configv1alpha1.ReleaseModeDeny)
 		p, winner := newPool(ctx), newPod(ctx, nodeA)
-		p.add(ctx, admin, 1, entry{sandboxOf(winner), refOf(winner)})
-		r := p.reserve(ctx, 1, refOf(winner))
+		p.add(ctx, admin, 1, entry{story.SandboxOf(winner), refOf(winner)})
+		r := story.Reserve(ctx, p.ip(1), refOf(winner))
 		for _, node := range []string{nodeB, nodeA} { // on the winner's own node too: its DEL would have emptied the pool first
 			Expect(cni(ctx, node).Delete(ctx, r.DeepCopy())).To(beRefusedFor(p.ip(1), refOf(winner), "pool "+poolNamespace+"/"+p.name))
 		}
@@ -203,7 +204,7 @@ var _ = suite.Describe("The removal of a reservation", func() {
 		Expect(fixture.Account(ctx, managerNamespace, managerAccount, nil).Delete(ctx, r.DeepCopy())).To(Succeed())
 		Expect(guard.callsTo(webhooks.ReservationReleasePath)).To(Equal(before))
 
-		r = p.reserve(ctx, 1, refOf(winner))
+		r = story.Reserve(ctx, p.ip(1), refOf(winner))
 		del := cni(ctx, nodeA)
 		Expect(p.remove(ctx, del, 1)).To(Succeed())
 		Expect(del.Delete(ctx, r)).To(Succeed())

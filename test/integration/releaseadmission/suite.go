@@ -25,6 +25,7 @@ import (
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/test/fixture"
+	"github.com/holdfast-dev/holdfast/test/fixture/story"
 	"github.com/holdfast-dev/holdfast/webhooks"
 )
 
@@ -127,7 +128,7 @@ func startGuard(ctx context.Context) {
 	}
 	p := newPool(ctx)
 	p.add(ctx, admin, 1, entry{"probe", "default/probe"})
-	r := p.reserve(ctx, 1, "default/probe")
+	r := story.Reserve(ctx, p.ip(1), "default/probe")
 	Eventually(ctx, func() int {
 		_ = errors.Join(admin.Delete(ctx, p.object(), client.DryRunAll), admin.Delete(ctx, r.DeepCopy(), client.DryRunAll)) // refused or not, the webhooks are called or not
 		return min(guard.callsTo(webhooks.IPPoolReleasePath), guard.callsTo(webhooks.ReservationReleasePath))

@@ -21,6 +21,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/test/fixture"
+	"github.com/holdfast-dev/holdfast/test/fixture/story"
 )
 
 // createNode registers a Ready Node, as the kubelet of a machine of its own does.
@@ -139,17 +140,6 @@ func (p *pool) rename(ctx context.Context, as client.Client, offset int, podRef 
 
 func path(offset int) string { return fmt.Sprintf("/spec/allocations/%d", offset) }
 
-// reserve makes the reservation of an address.
-func (p *pool) reserve(ctx context.Context, offset int, podRef string) *wbv1alpha1.OverlappingRangeIPReservation {
-	GinkgoHelper()
-	r := &wbv1alpha1.OverlappingRangeIPReservation{
-		ObjectMeta: metav1.ObjectMeta{Namespace: poolNamespace, Name: p.ip(offset)},
-		Spec:       wbv1alpha1.OverlappingRangeIPReservationSpec{PodRef: podRef, IfName: "net1"},
-	}
-	Expect(admin.Create(ctx, r)).To(Succeed())
-	return r
-}
-
 // newPod makes a pod on a node as the webhook has protected it.
 func newPod(ctx context.Context, node string) *corev1.Pod {
 	GinkgoHelper()
@@ -166,8 +156,6 @@ func newPod(ctx context.Context, node string) *corev1.Pod {
 
 func refOf(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }
 
-func sandboxOf(pod *corev1.Pod) string { return sandboxID(string(pod.UID)) }
-
 // sandboxID is an ID of a form that container runtimes make.
 func sandboxID(of string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(of))) }
 
@@ -181,11 +169,11 @@ func record(ctx context.Context, pod *corev1.Pod, p *pool, offset int) {
 		ObjectMeta: metav1.ObjectMeta{Name: string(pod.UID)},
 		Spec: v1alpha1.IPAllocationSpec{
 			PodNamespace: pod.Namespace, PodName: pod.Name, NodeName: pod.Spec.NodeName,
-			Sandboxes: []v1alpha1.SandboxRecord{{ID: sandboxOf(pod), ObservedTime: metav1.Now(), Attribution: v1alpha1.AttributionObservedAdd,
+			Sandboxes: []v1alpha1.SandboxRecord{{ID: story.SandboxOf(pod), ObservedTime: metav1.Now(), Attribution: v1alpha1.AttributionObservedAdd,
 				Node: &v1alpha1.NodeIdentity{UID: node.UID, MachineID: info.MachineID, SystemUUID: info.SystemUUID, BootID: info.BootID}}},
 			Addresses: []v1alpha1.AddressRecord{{
 				Backend: "whereabouts", Pool: poolNamespace + "/" + p.name, IP: p.ip(offset), Interface: "net1",
-				PodRef: refOf(pod), SandboxID: sandboxOf(pod), ObservedTime: metav1.Now(), PoolResourceVersion: "1",
+				PodRef: refOf(pod), SandboxID: story.SandboxOf(pod), ObservedTime: metav1.Now(), PoolResourceVersion: "1",
 			}},
 		},
 	})).To(Succeed())

@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 	"github.com/holdfast-dev/holdfast/internal/testing/nodecrds"
+	"github.com/holdfast-dev/holdfast/test/fixture/story"
 )
 
 // asReported begins the note of an event in Shadow.
@@ -32,7 +33,8 @@ const asReported = "Shadow, only reported: "
 // The places of the cluster in which there is much to do.
 const oldAt, robbedAt, leakedAt, unusedAt = 10, 11, 20, 30
 
-var leakedSandbox = sandboxID("leaked")
+// leakedSandbox has the form that container runtimes make: Holdfast queries about no other.
+var leakedSandbox = fmt.Sprintf("%064x", leakedAt)
 
 // mess is a cluster as a user who tries Holdfast may have it.
 type mess struct {
@@ -53,7 +55,7 @@ func newMess(ctx context.Context) *mess {
 	Expect(admin.Create(ctx, m.stale)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(admin.Delete(ctx, m.stale))).To(Succeed()) })
 	w.add(ctx, leakedAt, w.namespace+"/gone", leakedSandbox)
-	w.reserve(ctx, unusedAt, w.namespace+"/unused")
+	story.Reserve(ctx, w.ip(unusedAt), w.namespace+"/unused")
 	m.divided = &wbv1alpha1.NodeSlicePool{ObjectMeta: metav1.ObjectMeta{Namespace: poolNamespace, Name: w.namespace},
 		Spec: wbv1alpha1.NodeSlicePoolSpec{Range: fmt.Sprintf("10.%d.0.0/24", 100+w.subnet), SliceSize: "/26"},
 		Status: wbv1alpha1.NodeSlicePoolStatus{Allocations: []wbv1alpha1.NodeSliceAllocation{
@@ -120,8 +122,8 @@ var _ = suite.Describe("Mode Shadow", func() {
 		Expect(reported(shadow.Protect)()).To(Equal(protects + 1))
 		Expect(m.rob(ctx)).To(Succeed())
 		Expect(reported(shadow.Refuse)()).To(Equal(refusals + 1))
-		Eventually(eventsFor(ctx, m.robbed.Name, v1alpha1.ReasonUnsafeReleaseRefused)).Should(ContainElement(HavePrefix(asReported)))
-		m.patchPool(ctx, map[string]any{fmt.Sprint(robbedAt): wbv1alpha1.IPAllocation{ContainerID: sandboxOf(m.robbed), PodRef: m.namespace + "/robbed", IfName: "net1"}})
+		Eventually(ctx, story.Notes).WithArguments("Pod", m.robbed.Name, v1alpha1.ReasonUnsafeReleaseRefused).Should(ContainElement(HavePrefix(asReported)))
+		m.patchPool(ctx, map[string]any{fmt.Sprint(robbedAt): wbv1alpha1.IPAllocation{ContainerID: story.SandboxOf(m.robbed), PodRef: m.namespace + "/robbed", IfName: "net1"}})
 		Eventually(m.enforced(ctx)).Should(Equal("False " + string(v1alpha1.ReasonShadowMode)))
 		refusals = reported(shadow.Refuse)()
 		Eventually(func(g Gomega, ctx context.Context) {
@@ -137,7 +139,7 @@ var _ = suite.Describe("Mode Shadow", func() {
 		for action, earlier := range before {
 			Eventually(reported(action)).Should(BeNumerically(">", earlier), string(action))
 		}
-		Eventually(eventsFor(ctx, v1alpha1.OrphanPrefix+leakedSandbox, v1alpha1.ReasonOwnerUnknown)).Should(ContainElement(HavePrefix(asReported)))
+		Eventually(ctx, story.Notes).WithArguments("IPAllocation", v1alpha1.OrphanPrefix+leakedSandbox, v1alpha1.ReasonOwnerUnknown).Should(ContainElement(HavePrefix(asReported)))
 
 		By("doing none of it")
 		untouched := m.versions(ctx)

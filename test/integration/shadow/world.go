@@ -4,7 +4,6 @@ package shadow
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 
@@ -15,7 +14,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +26,7 @@ import (
 	"github.com/holdfast-dev/holdfast/controllers/noderesource"
 	"github.com/holdfast-dev/holdfast/internal/testing/nodecrds"
 	"github.com/holdfast-dev/holdfast/test/fixture"
+	"github.com/holdfast-dev/holdfast/test/fixture/story"
 )
 
 // world is one spec's own namespace, node, and pool of 10.<n>.0.0/24.
@@ -57,26 +56,15 @@ func newWorld(ctx context.Context) *world {
 	Expect(admin.Create(ctx, &wbv1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: poolNamespace, Name: w.pool},
 		Spec: wbv1alpha1.IPPoolSpec{Range: w.ip(0) + "/24", Allocations: map[string]wbv1alpha1.IPAllocation{}}})).To(Succeed())
 	DeferCleanup(w.clear)
-	DeferCleanup(describeFailure)
+	DeferCleanup(func(ctx context.Context) {
+		story.DescribeFailure(ctx, &coordinationv1.LeaseList{}, &corev1.ConfigMapList{})
+	})
 	// The IDs in the machine's files are those that its Node reports.
 	w.made = &writes{}
 	w.machine = fixture.NewMachine(fixture.MachineOptions{Node: w.node, MachineID: w.node, BootID: w.node + "-boot", SystemUUID: w.node + "-system",
 		Namespace: agentNamespace, Account: agentAccount, SandboxCreationMax: sandboxCreationMax, Wrap: w.made.wrap})
 	w.machine.StartAgent(ctx)
 	return w
-}
-
-// describeFailure writes down, for the report of a spec that failed, what is left of it.
-func describeFailure(ctx context.Context) {
-	if !CurrentSpecReport().Failed() {
-		return
-	}
-	for _, list := range []client.ObjectList{&corev1.PodList{}, &v1alpha1.IPAllocationList{}, &wbv1alpha1.IPPoolList{}, &corev1.NodeList{}, &coordinationv1.LeaseList{},
-		&corev1.ConfigMapList{}} {
-		err := admin.List(ctx, list)
-		text, encodeErr := json.Marshal(list)
-		GinkgoWriter.Printf("%T: %s %v %v\n", list, text, err, encodeErr)
-	}
 }
 
 // clear takes away what a spec leaves. No manager and no webhook is there any more.
@@ -146,36 +134,18 @@ func (w *world) create(ctx context.Context, name string) *corev1.Pod {
 func (w *world) run(ctx context.Context, name string, offset int) *corev1.Pod {
 	GinkgoHelper()
 	pod := w.create(ctx, name)
-	w.add(ctx, offset, w.namespace+"/"+name, sandboxOf(pod))
-	status, err := json.Marshal([]nadv1.NetworkStatus{{Name: w.namespace + "/net", Interface: "net1", IPs: []string{w.ip(offset)}}})
-	Expect(err).NotTo(HaveOccurred())
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{nadv1.NetworkStatusAnnot: string(status)}}})
-	Expect(err).NotTo(HaveOccurred())
-	Expect(admin.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, patch))).To(Succeed())
-	patch = fmt.Appendf(nil, `{"metadata":{"uid":%q},"status":{"phase":"Running"}}`, pod.UID)
-	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-	Expect(admin.Status().Patch(ctx, target, client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner("kubelet"))).To(Succeed())
-	w.machine.Run(pod, sandboxOf(pod))
+	w.add(ctx, offset, w.namespace+"/"+name, story.SandboxOf(pod))
+	story.NetworkStatus(ctx, pod, "net", w.ip(offset))
+	story.KubeletWrites(ctx, pod, corev1.PodRunning)
+	w.machine.Run(pod, story.SandboxOf(pod))
 	return pod
 }
-
-// sandboxOf is the ID of the pod's first sandbox, of the form that container runtimes make: Holdfast queries about no other.
-func sandboxOf(pod *corev1.Pod) string { return sandboxID(string(pod.UID)) }
-
-// sandboxID is an ID of that form, made of a name.
-func sandboxID(name string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(name))) }
 
 // add writes an entry and its reservation as whereabouts' ADD does.
 func (w *world) add(ctx context.Context, offset int, podRef, sandbox string) {
 	GinkgoHelper()
 	w.patchPool(ctx, map[string]any{fmt.Sprint(offset): wbv1alpha1.IPAllocation{ContainerID: sandbox, PodRef: podRef, IfName: "net1"}})
-	w.reserve(ctx, offset, podRef)
-}
-
-func (w *world) reserve(ctx context.Context, offset int, podRef string) {
-	GinkgoHelper()
-	Expect(admin.Create(ctx, &wbv1alpha1.OverlappingRangeIPReservation{ObjectMeta: metav1.ObjectMeta{Namespace: poolNamespace, Name: w.ip(offset)},
-		Spec: wbv1alpha1.OverlappingRangeIPReservationSpec{PodRef: podRef, IfName: "net1"}})).To(Succeed())
+	story.Reserve(ctx, w.ip(offset), podRef)
 }
 
 func (w *world) patchPool(ctx context.Context, allocations map[string]any) {
@@ -230,23 +200,6 @@ func exists(ctx context.Context, object client.Object) func() (bool, error) {
 			return false, nil
 		}
 		return err == nil, err
-	}
-}
-
-// eventsFor are the events for a reason about an object.
-func eventsFor(ctx context.Context, name string, reason v1alpha1.Reason) func() ([]string, error) {
-	return func() ([]string, error) {
-		var list eventsv1.EventList
-		if err := admin.List(ctx, &list); err != nil {
-			return nil, err
-		}
-		var notes []string
-		for i := range list.Items {
-			if e := &list.Items[i]; e.Regarding.Name == name && e.Reason == string(reason) {
-				notes = append(notes, e.Note)
-			}
-		}
-		return notes, nil
 	}
 }
 
