@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/manager/app"
 	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
+	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 // stopGrace is more than draining and requests in flight take together, so that a kill means that something hangs.
@@ -58,7 +59,7 @@ var _ = Describe("The command", Ordered, func() {
 		kubeconfig, err := controlplane.Kubeconfig(identity)
 		Expect(err).NotTo(HaveOccurred())
 		config := fmt.Sprintf("apiVersion: config.holdfast.dev/v1alpha1\nkind: ManagerConfiguration\nserver: {webhookPort: %d, certDir: %s, metricsBindAddress: '0', healthProbeBindAddress: '%s'}\n",
-			freePort(), r.certDir, r.health)
+			fixture.FreePort(), r.certDir, r.health)
 		p := start("manager.log", "--kubeconfig", write("kubeconfig", string(kubeconfig)), "--config", write("config.yaml", config))
 
 		Eventually(ctx, func() int { return r.status(ctx, "/readyz") }).Should(Equal(http.StatusOK))
@@ -74,13 +75,6 @@ var _ = Describe("The command", Ordered, func() {
 		Expect(wrong(end)).To(BeEmpty())
 	})
 })
-
-func freePort() int {
-	GinkgoHelper()
-	port, err := process.FreePort()
-	Expect(err).NotTo(HaveOccurred())
-	return port
-}
 
 // started is whether each controller that has sources has workers too.
 func started(logFile string) bool {

@@ -21,6 +21,7 @@ import (
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/cmd/manager/app"
+	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 // replica is a manager in this process, under the ServiceAccount of the installation.
@@ -48,7 +49,7 @@ func startReplica(ctx context.Context, certified bool) *replica {
 // start starts the manager with what is in certDir.
 func (r *replica) start(ctx context.Context) {
 	GinkgoHelper()
-	port := freePort()
+	port := fixture.FreePort()
 	r.health, r.webhooks = freeAddress(), fmt.Sprintf("127.0.0.1:%d", port)
 	identity, err := plane.ServiceAccountConfig(ctx, namespace, app.Name, nil)
 	Expect(err).NotTo(HaveOccurred())
@@ -111,7 +112,7 @@ func (r *replica) status(ctx context.Context, path string) int {
 
 func freeAddress() string {
 	GinkgoHelper()
-	return fmt.Sprintf("127.0.0.1:%d", freePort())
+	return fmt.Sprintf("127.0.0.1:%d", fixture.FreePort())
 }
 
 // leader is the identity in the Lease; empty where no replica leads.

@@ -9,6 +9,7 @@ import (
 	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"gomodules.xyz/jsonpatch/v2"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -182,7 +183,7 @@ func objectsCanGo(ctx context.Context) {
 			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
 			g.Expect(object.GetDeletionTimestamp()).NotTo(BeNil())
 		}).Should(Succeed())
-		Expect(operator(ctx).Patch(ctx, object, jsonPatch(operation{Op: "remove", Path: "/metadata/finalizers"}))).To(Succeed())
+		Expect(operator(ctx).Patch(ctx, object, jsonPatch(jsonpatch.NewOperation("remove", "/metadata/finalizers", nil)))).To(Succeed())
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(object), object)).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
 	})).To(BeEmpty())
 }
@@ -240,9 +241,9 @@ func whereaboutsAdds(ctx context.Context) {
 	pool := newPool(m.name)
 	Expect(callsDuring(ctx, func() {
 		Expect(agent.Create(ctx, pool)).To(Succeed())
-		Expect(agent.Patch(ctx, pool, jsonPatch(operation{Op: "add", Path: "/spec/allocations/2",
-			Value: wbv1alpha1.IPAllocation{ContainerID: "sandbox-2", PodRef: "apps/pod-2", IfName: "net1"}}))).To(Succeed())
-		Expect(agent.Patch(ctx, pool, jsonPatch(operation{Op: "replace", Path: "/spec/allocations/2/id", Value: "sandbox-3"}))).To(Succeed())
+		Expect(agent.Patch(ctx, pool, jsonPatch(jsonpatch.NewOperation("add", "/spec/allocations/2",
+			wbv1alpha1.IPAllocation{ContainerID: "sandbox-2", PodRef: "apps/pod-2", IfName: "net1"})))).To(Succeed())
+		Expect(agent.Patch(ctx, pool, jsonPatch(jsonpatch.NewOperation("replace", "/spec/allocations/2/id", "sandbox-3")))).To(Succeed())
 		Expect(agent.Create(ctx, newReservation(m.name))).To(Succeed())
 	})).To(BeEmpty())
 	Expect(pool.Spec.Allocations).To(And(HaveLen(2), HaveKeyWithValue("2", HaveField("ContainerID", "sandbox-3"))))
@@ -255,7 +256,7 @@ func whereaboutsRemoves(ctx context.Context) {
 	Expect(agent.Create(ctx, pool)).To(Succeed())
 	Expect(agent.Create(ctx, newReservation(m.name))).To(Succeed())
 	Expect(callsDuring(ctx, func() {
-		Expect(agent.Patch(ctx, pool, jsonPatch(operation{Op: "remove", Path: "/spec/allocations/1"}))).To(Succeed())
+		Expect(agent.Patch(ctx, pool, jsonPatch(jsonpatch.NewOperation("remove", "/spec/allocations/1", nil)))).To(Succeed())
 		Expect(agent.Delete(ctx, newReservation(m.name))).To(Succeed())
 	})).To(Equal(map[string]int{poolWebhook: 1, reserved: 1}))
 	Expect(pool.Spec.Allocations).To(BeEmpty())

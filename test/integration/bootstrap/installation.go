@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"gomodules.xyz/jsonpatch/v2"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -182,7 +183,7 @@ func (i *installation) pretend(ctx context.Context, webhook string) error {
 	case protectionWebhook:
 		return admin.Create(ctx, newPod(apps, withNetworks), client.DryRunAll)
 	case poolWebhook:
-		return admin.Patch(ctx, newPool("probed"), jsonPatch(operation{Op: "remove", Path: "/spec/allocations/1"}), client.DryRunAll)
+		return admin.Patch(ctx, newPool("probed"), jsonPatch(jsonpatch.NewOperation("remove", "/spec/allocations/1", nil)), client.DryRunAll)
 	case reserved:
 		return admin.Delete(ctx, newReservation("probed"), client.DryRunAll)
 	default:

@@ -10,6 +10,7 @@ import (
 	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -145,14 +146,8 @@ func newReservation(name string) *wbv1alpha1.OverlappingRangeIPReservation {
 	}
 }
 
-// operation is one step of a JSON patch, which is how whereabouts writes.
-type operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value,omitempty"`
-}
-
-func jsonPatch(operations ...operation) client.Patch {
+// jsonPatch is how whereabouts writes.
+func jsonPatch(operations ...jsonpatch.Operation) client.Patch {
 	GinkgoHelper()
 	data, err := json.Marshal(operations)
 	Expect(err).NotTo(HaveOccurred())

@@ -68,7 +68,7 @@ var _ = suite.Describe("the chart", Ordered, func() {
 		objects := installed()
 		hold(ctx, apps, "held")
 		strand(ctx)
-		mend := breakPodUpdates(ctx, apps)
+		mend := fixture.RefusePodUpdates(ctx, apps, "pods", "pods/status")
 		playing, stop := context.WithCancel(ctx)
 		logs := kubelet(playing, "broken on purpose")
 		out, err := helm("uninstall", release, "--timeout=3m")
@@ -77,12 +77,12 @@ var _ = suite.Describe("the chart", Ordered, func() {
 		Expect(out).To(ContainSubstring("holdfast-uninstall not ready"))
 		Expect(<-logs).To(And(ContainSubstring("so its account loses its rights"), ContainSubstring("ClusterRoleBinding holdfast-manager deleted"),
 			ContainSubstring("broken on purpose")))
-		Expect(heldPods(ctx)).To(ConsistOf("held"))
+		Expect(fixture.HeldPods(ctx)).To(ConsistOf(apps + "/held"))
 		gone := func() []string { return standing(ctx, objects) }
 		Expect(gone()).To(ContainElements("Deployment holdfast-manager", "ClusterRole holdfast-manager", "Service holdfast-webhook"))
 		Eventually(ctx, func() []string { return ofHook(ctx) }).Should(ConsistOf("Job"))
 
-		mend()
+		mend(ctx)
 		other := hold(ctx, apps, "of-another-too", foreign)
 		playing, stop = context.WithCancel(ctx)
 		DeferCleanup(stop)
@@ -91,7 +91,7 @@ var _ = suite.Describe("the chart", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred(), out)
 		stop()
 		Expect(<-logs).To(And(ContainSubstring("proven: 2 reads of all pods in a row"), Not(ContainSubstring("forbidden"))))
-		Expect(heldPods(ctx)).To(BeEmpty())
+		Expect(fixture.HeldPods(ctx)).To(BeEmpty())
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(other), other)).To(Succeed())
 		Expect(other.Finalizers).To(ConsistOf(foreign))
 		Eventually(ctx, gone).Should(BeEmpty())
@@ -137,7 +137,7 @@ var _ = suite.Describe("the chart", Ordered, func() {
 			hold(ctx, apps, "without-hook")
 			if isFirst {
 				uninstall(ctx)
-				Expect(heldPods(ctx)).To(BeEmpty())
+				Expect(fixture.HeldPods(ctx)).To(BeEmpty())
 			}
 			out, err := helm("uninstall", release, "--no-hooks")
 			Expect(err).NotTo(HaveOccurred(), out)
@@ -145,9 +145,9 @@ var _ = suite.Describe("the chart", Ordered, func() {
 			if isFirst {
 				return
 			}
-			Expect(heldPods(ctx)).To(ConsistOf("without-hook"))
+			Expect(fixture.HeldPods(ctx)).To(ConsistOf(apps + "/without-hook"))
 			uninstall(ctx)
-			Expect(heldPods(ctx)).To(BeEmpty())
+			Expect(fixture.HeldPods(ctx)).To(BeEmpty())
 			install()
 		}
 	}, SpecTimeout(specTimeout))
@@ -184,20 +184,4 @@ func configurationOf(deployment *appsv1.Deployment) string {
 	i := slices.IndexFunc(volumes, func(v corev1.Volume) bool { return v.ConfigMap != nil })
 	Expect(i).To(BeNumerically(">=", 0))
 	return volumes[i].ConfigMap.Name
-}
-
-// breakPodUpdates makes every update of a pod in a namespace fail, until the returned function.
-func breakPodUpdates(ctx context.Context, namespace string) (mend func()) {
-	GinkgoHelper()
-	probe := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "probe"},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.com/main"}}},
-	}
-	Expect(admin.Create(ctx, probe)).To(Succeed())
-	nothing := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"b"}}}`))
-	match := &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
-		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{
-			fixture.Rule("", "pods", admissionregistrationv1.Update), fixture.Rule("", "pods/status", admissionregistrationv1.Update)}}
-	restore := fixture.Refuse(ctx, "broken", "broken on purpose", match, "true", func(ctx context.Context) error { return admin.Patch(ctx, probe, nothing, client.DryRunAll) })
-	return func() { restore(ctx) }
 }

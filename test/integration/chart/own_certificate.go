@@ -23,7 +23,6 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/testing/nodecrds"
-	"github.com/holdfast-dev/holdfast/internal/testing/process"
 	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
@@ -33,11 +32,11 @@ var _ = suite.Describe("the chart without cert-manager", func() {
 		Expect(err).NotTo(HaveOccurred(), out)
 		folder := GinkgoT().TempDir()
 		writeCertificate(ctx, folder)
-		port := freePort()
+		port := fixture.FreePort()
 		out, err = helm("install", release, chart, "--create-namespace", "--set-file=certificates.caBundle="+filepath.Join(folder, "ca.crt"),
 			fmt.Sprintf("--set=manager.configuration.server.webhookHost=127.0.0.1,manager.configuration.server.webhookPort=%d,manager.configuration.server.certDir=%s", port, folder),
 			fmt.Sprintf("--set=manager.configuration.server.webhookURL=https://127.0.0.1:%d", port),
-			fmt.Sprintf("--set=manager.configuration.server.metricsBindAddress=127.0.0.1:%d,manager.configuration.server.healthProbeBindAddress=127.0.0.1:%d", freePort(), freePort()))
+			fmt.Sprintf("--set=manager.configuration.server.metricsBindAddress=127.0.0.1:%d,manager.configuration.server.healthProbeBindAddress=127.0.0.1:%d", fixture.FreePort(), fixture.FreePort()))
 		Expect(err).NotTo(HaveOccurred(), out)
 		callAt(ctx, port)
 		runManager(ctx, folder)
@@ -61,13 +60,6 @@ var _ = suite.Describe("the chart without cert-manager", func() {
 		Expect(admin.Create(ctx, nodecrds.NodeNetworkConfig(node.Name, node.UID), client.DryRunAll)).To(Succeed())
 	}, SpecTimeout(specTimeout))
 })
-
-func freePort() int {
-	GinkgoHelper()
-	port, err := process.FreePort()
-	Expect(err).NotTo(HaveOccurred())
-	return port
-}
 
 // writeCertificate does what docs/installation-helm.md has the user do: it makes the Secret of a serving certificate, and a file of its authority.
 func writeCertificate(ctx context.Context, folder string) {

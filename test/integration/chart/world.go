@@ -213,17 +213,3 @@ func ofHook(ctx context.Context) []string {
 	}
 	return kinds
 }
-
-// heldPods are the pods with our finalizer.
-func heldPods(ctx context.Context) []string {
-	GinkgoHelper()
-	var pods corev1.PodList
-	Expect(admin.List(ctx, &pods)).To(Succeed())
-	var held []string
-	for i := range pods.Items {
-		if slices.Contains(pods.Items[i].Finalizers, v1alpha1.Finalizer) {
-			held = append(held, pods.Items[i].Name)
-		}
-	}
-	return held
-}

@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 // writes keeps the writes of a manager. Events, leases and reviews are no part of a pod's cost, nor is what a cache that is behind leads to and
@@ -23,7 +25,7 @@ type writes struct {
 type write struct{ call, body string }
 
 func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(request *http.Request) (*http.Response, error) {
+	return fixture.RoundTripper(func(request *http.Request) (*http.Response, error) {
 		isOther := func(part string) bool { return strings.Contains(request.URL.Path, part) }
 		if request.Method == http.MethodGet || slices.ContainsFunc([]string{"/events", "/leases", "reviews"}, isOther) {
 			return next.RoundTrip(request)
@@ -61,8 +63,3 @@ func (w *writes) about(pod *corev1.Pod) []string {
 	}
 	return calls
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-// RoundTrip makes a call.
-func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }

@@ -138,7 +138,7 @@ func startManager(ctx context.Context, intercept interceptor, change ...func(*no
 	r.when(intercept)
 	identity := fixture.AccountConfig(ctx, managerNamespace, managerAccount, nil)
 	identity.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(request *http.Request) (*http.Response, error) {
+		return fixture.RoundTripper(func(request *http.Request) (*http.Response, error) {
 			if response := (*r.intercept.Load())(request); response != nil {
 				return response, nil
 			}
@@ -174,10 +174,6 @@ func startManager(ctx context.Context, intercept interceptor, change ...func(*no
 var present = &replica{stop: func() {}}
 
 func sweepsOften(o *noderesource.Options) { o.SweepInterval = often }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
 // policy is that of a resource; the changes say what else.
 func policy(ctx context.Context, name, group, resource string, changes ...func(*v1alpha1.NodeResourcePolicySpec)) *v1alpha1.NodeResourcePolicy {

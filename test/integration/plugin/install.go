@@ -26,7 +26,6 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/config"
 	"github.com/holdfast-dev/holdfast/internal/testing/admission"
 	"github.com/holdfast-dev/holdfast/internal/testing/judged"
-	"github.com/holdfast-dev/holdfast/internal/testing/process"
 	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
@@ -56,9 +55,7 @@ var (
 func install(ctx context.Context) {
 	GinkgoHelper()
 	fixture.Command("kubectl-holdfast")
-	var err error
-	webhookPort, err = process.FreePort()
-	Expect(err).NotTo(HaveOccurred())
+	webhookPort = fixture.FreePort()
 	certDir = GinkgoT().TempDir()
 	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, []string{"holdfast-webhook.holdfast-system.svc"})
 	Expect(err).NotTo(HaveOccurred())

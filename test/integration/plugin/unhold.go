@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/test/fixture"
 	"github.com/holdfast-dev/holdfast/test/fixture/story"
 )
 
@@ -107,12 +108,12 @@ var _ = suite.Describe("Letting go of a pod by hand, while no manager runs", fun
 		pod := w.create(ctx, "web-0")
 		reportRunning(ctx, pod)
 		forceDelete(ctx, pod)
-		mend := w.refuseUpdates(ctx, pod, "pods", "pods/status")
+		mend := fixture.RefusePodUpdates(ctx, w.namespace, "pods", "pods/status")
 		r := unhold(ctx, "web-0", reason)
 		Expect(r.code).To(Equal(1), r.out+r.err)
 		Expect(r.err).To(And(ContainSubstring("broken on purpose"), ContainSubstring("through pods/status"), ContainSubstring("the finalizer stays")))
 		mend(ctx)
-		w.refuseUpdates(ctx, pod, "pods")
+		fixture.RefusePodUpdates(ctx, w.namespace, "pods")
 		r = unhold(ctx, "web-0", reason)
 		Expect(r.code).To(BeZero(), r.out+r.err)
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(Satisfy(apierrors.IsNotFound))

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"sync"
 
 	nadv1 "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
@@ -164,23 +163,6 @@ func reportRunning(ctx context.Context, pod *corev1.Pod) {
 	GinkgoHelper()
 	ready := []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}}
 	story.KubeletPatches(ctx, pod, map[string]any{"phase": corev1.PodRunning, "conditions": ready})
-}
-
-// refuseUpdates has every update of these resources in the pod's namespace refused, until mend is called or the spec ends.
-func (w *world) refuseUpdates(ctx context.Context, pod *corev1.Pod, resources ...string) (mend func(context.Context)) {
-	GinkgoHelper()
-	match := &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.namespace}}}
-	for _, resource := range resources {
-		match.ResourceRules = append(match.ResourceRules, fixture.Rule("", resource, admissionregistrationv1.Update))
-	}
-	nothing := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"b"}}}`))
-	refused := fixture.Refuse(ctx, "broken-"+w.namespace, "broken on purpose", match, "true", func(ctx context.Context) error {
-		return admin.Patch(ctx, pod.DeepCopy(), nothing, client.DryRunAll)
-	})
-	var once sync.Once
-	mend = func(ctx context.Context) { once.Do(func() { refused(ctx) }) }
-	DeferCleanup(mend)
-	return mend
 }
 
 // refuseForeignRemovals installs the component of that name, for the pool of this world, until the spec ends.

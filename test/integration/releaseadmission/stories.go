@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	gomegatypes "github.com/onsi/gomega/types"
+	"gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -69,7 +70,7 @@ var _ = suite.Describe("The removal of a pool entry", func() {
 		Expect(calls()).To(Equal(1))
 		Expect(p.rename(ctx, admin, 1, "default/another")).To(beRefusedFor())
 		Expect(calls()).To(Equal(2))
-		Expect(p.patch(ctx, admin, operation{Op: "replace", Path: "/spec/range", Value: "10.250.0.0/24"})).To(beRefusedFor())
+		Expect(p.patch(ctx, admin, jsonpatch.NewOperation("replace", "/spec/range", "10.250.0.0/24"))).To(beRefusedFor())
 		Expect(calls()).To(Equal(3))
 		p.awaitCached(ctx)
 		Expect(admin.Delete(ctx, p.object())).To(beRefusedFor())
@@ -129,10 +130,10 @@ var _ = suite.Describe("The removal of a pool entry", func() {
 	It("does not cost an ADD its record, even where whereabouts drops an offset that it cannot read back", func(ctx context.Context) {
 		pod := newPod(ctx, nodeA)
 		const huge = "/spec/allocations/18446744073709551615" // 2^64-1: written by whereabouts, and not parsed back
-		Expect(p.patch(ctx, admin, operation{Op: "add", Path: huge, Value: wbv1alpha1.IPAllocation{ContainerID: "s", PodRef: refOf(pod)}})).To(Succeed())
-		Expect(p.patch(ctx, reconciler(ctx), operation{Op: "remove", Path: huge})).To(beRefusedFor())
-		Expect(p.patch(ctx, cni(ctx, nodeB), operation{Op: "remove", Path: huge}, operation{Op: "add", Path: path(1),
-			Value: wbv1alpha1.IPAllocation{ContainerID: "s1", PodRef: "default/new"}})).To(Succeed())
+		Expect(p.patch(ctx, admin, jsonpatch.NewOperation("add", huge, wbv1alpha1.IPAllocation{ContainerID: "s", PodRef: refOf(pod)}))).To(Succeed())
+		Expect(p.patch(ctx, reconciler(ctx), jsonpatch.NewOperation("remove", huge, nil))).To(beRefusedFor())
+		Expect(p.patch(ctx, cni(ctx, nodeB), jsonpatch.NewOperation("remove", huge, nil), jsonpatch.NewOperation("add", path(1),
+			wbv1alpha1.IPAllocation{ContainerID: "s1", PodRef: "default/new"}))).To(Succeed())
 	})
 
 	DescribeTable("passes without the guard", func(ctx context.Context, mode configv1alpha1.ReleaseMode) {
@@ -146,12 +147,12 @@ var _ = suite.Describe("The removal of a pool entry", func() {
 	)
 
 	It("is judged where an update deletes the pool: one that removes the last finalizer of a pool that is being deleted", func(ctx context.Context) {
-		Expect(p.patch(ctx, admin, operation{Op: "add", Path: "/metadata/finalizers", Value: []string{"example.com/hold"}})).To(Succeed())
+		Expect(p.patch(ctx, admin, jsonpatch.NewOperation("add", "/metadata/finalizers", []string{"example.com/hold"}))).To(Succeed())
 		p.awaitCached(ctx)
 		Expect(admin.Delete(ctx, p.object())).To(Succeed()) // it is empty, and stays for its finalizer
 		held(ctx, nodeA)
 		Expect(calls()).To(BeZero())
-		release := operation{Op: "remove", Path: "/metadata/finalizers"}
+		release := jsonpatch.NewOperation("remove", "/metadata/finalizers", nil)
 		Expect(p.patch(ctx, admin, release)).To(beRefusedFor(p.ip(1)))
 		Expect(calls()).To(Equal(1))
 		Expect(p.remove(ctx, fixture.Account(ctx, managerNamespace, managerAccount, nil), 1)).To(Succeed())
@@ -164,7 +165,7 @@ var _ = suite.Describe("The removal of a pool entry", func() {
 		for offset := 2; offset < 200; offset++ {
 			allocations[fmt.Sprint(offset)] = wbv1alpha1.IPAllocation{ContainerID: fmt.Sprint("s", offset), PodRef: fmt.Sprintf("default/none-%d", offset)}
 		}
-		Expect(p.patch(ctx, admin, operation{Op: "replace", Path: "/spec/allocations", Value: allocations})).To(Succeed())
+		Expect(p.patch(ctx, admin, jsonpatch.NewOperation("replace", "/spec/allocations", allocations))).To(Succeed())
 		held(ctx, nodeA)
 		err := admin.Delete(ctx, p.object())
 		Expect(err).To(beRefusedFor(p.ip(1)))

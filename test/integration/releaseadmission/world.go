@@ -10,6 +10,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -102,20 +103,13 @@ func (p *pool) awaitCached(ctx context.Context) {
 
 func (p *pool) ip(offset int) string { return fmt.Sprintf("10.%d.0.%d", p.subnet, offset) }
 
-// operation is one step of a JSON patch.
-type operation struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value,omitempty"`
-}
-
 // patch writes as whereabouts does: a JSON patch that tests the resourceVersion.
-func (p *pool) patch(ctx context.Context, as client.Client, operations ...operation) error {
+func (p *pool) patch(ctx context.Context, as client.Client, operations ...jsonpatch.Operation) error {
 	GinkgoHelper()
 	live := p.object()
 	Expect(admin.Get(ctx, client.ObjectKeyFromObject(live), live)).To(Succeed())
-	test := operation{Op: "test", Path: "/metadata/resourceVersion", Value: live.ResourceVersion}
-	data, err := json.Marshal(append([]operation{test}, operations...))
+	test := jsonpatch.NewOperation("test", "/metadata/resourceVersion", live.ResourceVersion)
+	data, err := json.Marshal(append([]jsonpatch.Operation{test}, operations...))
 	Expect(err).NotTo(HaveOccurred())
 	return as.Patch(ctx, p.object(), client.RawPatch(types.JSONPatchType, data))
 }
@@ -123,19 +117,19 @@ func (p *pool) patch(ctx context.Context, as client.Client, operations ...operat
 // add records an entry, or another one in its place.
 func (p *pool) add(ctx context.Context, as client.Client, offset int, e entry) {
 	GinkgoHelper()
-	Expect(p.patch(ctx, as, operation{Op: "add", Path: path(offset),
-		Value: wbv1alpha1.IPAllocation{ContainerID: e.SandboxID, PodRef: e.PodRef, IfName: "net1"}})).To(Succeed())
+	Expect(p.patch(ctx, as, jsonpatch.NewOperation("add", path(offset),
+		wbv1alpha1.IPAllocation{ContainerID: e.SandboxID, PodRef: e.PodRef, IfName: "net1"}))).To(Succeed())
 }
 
 func (p *pool) remove(ctx context.Context, as client.Client, offset int) error {
 	GinkgoHelper()
-	return p.patch(ctx, as, operation{Op: "remove", Path: path(offset)})
+	return p.patch(ctx, as, jsonpatch.NewOperation("remove", path(offset), nil))
 }
 
 // rename gives an entry to another podref.
 func (p *pool) rename(ctx context.Context, as client.Client, offset int, podRef string) error {
 	GinkgoHelper()
-	return p.patch(ctx, as, operation{Op: "replace", Path: path(offset) + "/podref", Value: podRef})
+	return p.patch(ctx, as, jsonpatch.NewOperation("replace", path(offset)+"/podref", podRef))
 }
 
 func path(offset int) string { return fmt.Sprintf("/spec/allocations/%d", offset) }

@@ -28,7 +28,6 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 	"github.com/holdfast-dev/holdfast/internal/testing/calls"
 	"github.com/holdfast-dev/holdfast/internal/testing/judged"
-	"github.com/holdfast-dev/holdfast/internal/testing/process"
 	"github.com/holdfast-dev/holdfast/internal/testing/series"
 	"github.com/holdfast-dev/holdfast/test/fixture"
 )
@@ -44,12 +43,7 @@ type installation struct {
 
 func newInstallation(ctx context.Context) *installation {
 	GinkgoHelper()
-	i := &installation{stop: func() {}}
-	for _, port := range []*int{&i.webhookPort, &i.healthPort} {
-		free, err := process.FreePort()
-		Expect(err).NotTo(HaveOccurred())
-		*port = free
-	}
+	i := &installation{webhookPort: fixture.FreePort(), healthPort: fixture.FreePort(), stop: func() {}}
 	i.register(ctx, "protect.yaml", &admissionregistrationv1.MutatingWebhookConfiguration{})
 	i.register(ctx, "slices.yaml", &admissionregistrationv1.MutatingWebhookConfiguration{})
 	i.register(ctx, "release.yaml", &admissionregistrationv1.ValidatingWebhookConfiguration{})
@@ -137,7 +131,7 @@ type writes struct {
 }
 
 func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(request *http.Request) (*http.Response, error) {
+	return fixture.RoundTripper(func(request *http.Request) (*http.Response, error) {
 		if request.Method != http.MethodGet {
 			call, queries := calls.Of(request), queriesAgents(request)
 			w.mu.Lock()
@@ -169,10 +163,6 @@ func (w *writes) queried() int {
 	defer w.mu.Unlock()
 	return w.queries
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
 // beside are the writes that are not what a shadow reports in or is run with: its own objects, events, its Lease, the list of Nodes ever
 // seen, and the webhooks of the policies.

@@ -69,9 +69,9 @@ var _ = suite.Describe("The command", func() {
 
 		By("the middle of the sweep")
 		session := start("--yes", "--qps", "20")
-		Eventually(ctx, func() int { return len(heldPods(ctx)) }).Should(BeNumerically("<", pods-20))
+		Eventually(ctx, func() int { return len(fixture.HeldPods(ctx)) }).Should(BeNumerically("<", pods-20))
 		kill(ctx, session)
-		Expect(heldPods(ctx)).NotTo(BeEmpty())
+		Expect(fixture.HeldPods(ctx)).NotTo(BeEmpty())
 		Expect(session.Out).NotTo(gbytes.Say("proven"))
 
 		for _, heading := range []string{"5/8", "6/8", "7/8", "8/8"} {
@@ -94,10 +94,10 @@ var _ = suite.Describe("The command", func() {
 		By("0: a dry run")
 		code, out = execute(ctx, "--dry-run")
 		Expect(code).To(BeZero(), out)
-		Expect(heldPods(ctx)).To(HaveLen(1))
+		Expect(fixture.HeldPods(ctx)).To(HaveLen(1))
 
 		By("3: not proven in time")
-		mend := breakPodUpdates(ctx, apps, "pods", "pods/status")
+		mend := fixture.RefusePodUpdates(ctx, apps, "pods", "pods/status")
 		code, out = execute(ctx, "--yes", "--timeout", "3s")
 		Expect(code).To(Equal(3), out)
 		Expect(out).To(ContainSubstring("it is NOT proven"))
@@ -109,7 +109,7 @@ var _ = suite.Describe("The command", func() {
 		Expect(session.Err).To(gbytes.Say("run it again"))
 
 		By("0: proven")
-		mend()
+		mend(ctx)
 		code, out = execute(ctx, "--yes")
 		Expect(code).To(BeZero(), out)
 		Expect(leftovers(ctx)).To(BeEmpty())
@@ -140,7 +140,7 @@ var _ = suite.Describe("The command", func() {
 		Eventually(ctx, func() []string { return webhooksAndProtectors(ctx) }).Should(BeEmpty())
 		shell(ctx, after)
 
-		Expect(heldPods(ctx)).To(BeEmpty())
+		Expect(fixture.HeldPods(ctx)).To(BeEmpty())
 		live, err := read(ctx, living)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(live.Finalizers).To(ConsistOf(foreign))

@@ -29,7 +29,7 @@ var _ = suite.Describe("An installation that was deleted without an uninstallati
 
 		shell(ctx, "kubectl delete --wait=false --ignore-not-found -f "+manifest())
 		Eventually(ctx, func() []unstructured.Unstructured { return deployments(ctx) }).Should(BeEmpty())
-		Expect(heldPods(ctx)).To(HaveLen(pods+1), "no controller is left that would free them")
+		Expect(fixture.HeldPods(ctx)).To(HaveLen(pods+1), "no controller is left that would free them")
 		touching, touched := context.WithCancel(ctx)
 		DeferCleanup(touched)
 		go fixture.TouchDefinitions(touching)
@@ -38,14 +38,14 @@ var _ = suite.Describe("An installation that was deleted without an uninstallati
 	It("is uninstalled by the command all the same", func(ctx context.Context) {
 		code, out := execute(ctx, "--yes")
 		Expect(code).To(BeZero(), out)
-		Expect(heldPods(ctx)).To(BeEmpty())
+		Expect(fixture.HeldPods(ctx)).To(BeEmpty())
 		Expect(leftovers(ctx)).To(BeEmpty())
 	}, SpecTimeout(specTimeout))
 
 	It("is uninstalled by the documented lines all the same", func(ctx context.Context) {
 		shell(ctx, documented("Stop the manager, every webhook"))
 		shell(ctx, documented("Remove the finalizer from every pod"))
-		Expect(heldPods(ctx)).To(BeEmpty())
+		Expect(fixture.HeldPods(ctx)).To(BeEmpty())
 		Expect(webhooksAndProtectors(ctx)).To(BeEmpty())
 		shell(ctx, documented("Remove the rest"))
 		Eventually(ctx, func() []string { return leftovers(ctx) }).Should(BeEmpty())

@@ -22,7 +22,6 @@ import (
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/cmd/manager/app"
-	"github.com/holdfast-dev/holdfast/internal/testing/process"
 	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
@@ -45,7 +44,7 @@ var _ = suite.Describe("An uninstallation under a live manager", func() {
 		pool := newPool(apps)
 		Expect(admin.Create(ctx, pool)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(admin.Delete(ctx, pool)).To(Succeed()) })
-		Eventually(ctx, func() []string { return heldPods(ctx) }).Should(ContainElement(apps + "/living"))
+		Eventually(ctx, fixture.HeldPods).Should(ContainElement(apps + "/living"))
 		held := hold(ctx, apps, 1)[0]
 		Eventually(ctx, func(g Gomega) {
 			var records v1alpha1.IPAllocationList
@@ -124,14 +123,7 @@ func managerConfiguration() *configv1alpha1.ManagerConfiguration {
 	Expect(os.WriteFile(filepath.Join(folder, "tls.key"), key, 0o600)).To(Succeed())
 	Expect(os.WriteFile(filepath.Join(folder, "tls.crt"), certificate, 0o600)).To(Succeed())
 	return &configv1alpha1.ManagerConfiguration{Server: configv1alpha1.Server{
-		WebhookHost: "127.0.0.1", WebhookPort: new(int32(freePort())), CertDir: folder,
-		MetricsBindAddress: configv1alpha1.ServeNothing, HealthProbeBindAddress: fmt.Sprintf("127.0.0.1:%d", freePort()),
+		WebhookHost: "127.0.0.1", WebhookPort: new(int32(fixture.FreePort())), CertDir: folder,
+		MetricsBindAddress: configv1alpha1.ServeNothing, HealthProbeBindAddress: fmt.Sprintf("127.0.0.1:%d", fixture.FreePort()),
 	}}
-}
-
-func freePort() int {
-	GinkgoHelper()
-	port, err := process.FreePort()
-	Expect(err).NotTo(HaveOccurred())
-	return port
 }

@@ -64,7 +64,7 @@ var _ = suite.Describe("An uninstallation", func() {
 			Expect(podsOf(ctx, own)).To(BeEmpty())
 			Expect(deploymentOf(ctx).Spec.Replicas).To(HaveValue(BeZero()))
 			Expect(webhooksAndProtectors(ctx)).To(BeEmpty())
-			Expect(heldPods(ctx)).To(HaveLen(7))
+			Expect(fixture.HeldPods(ctx)).To(HaveLen(7))
 			// What judges and what records is still there: it is removed only once the proof is made.
 			Expect(admin.Get(ctx, client.ObjectKey{Name: "holdfast-guarded-label"}, &admissionregistrationv1.ValidatingAdmissionPolicy{})).To(Succeed())
 			Expect(admin.List(ctx, &v1alpha1.IPAllocationList{})).To(Succeed())
@@ -174,7 +174,7 @@ var _ = suite.Describe("An uninstallation", func() {
 
 	It("retries what fails, proves nothing meanwhile, and reports that at the end of its time", func(ctx context.Context) {
 		pods := hold(ctx, apps, 2)
-		mend := breakPodUpdates(ctx, apps, "pods", "pods/status")
+		mend := fixture.RefusePodUpdates(ctx, apps, "pods", "pods/status")
 		o := options(out)
 		o.Timeout = shortStop
 		var timeout *uninstall.TimeoutError
@@ -184,8 +184,8 @@ var _ = suite.Describe("An uninstallation", func() {
 		Expect(admin.List(ctx, &v1alpha1.IPAllocationList{})).To(Succeed(), "nothing behind the sweep was touched")
 
 		By("go through pods/status where another client's admission breaks every update of a pod")
-		mend()
-		breakPodUpdates(ctx, apps, "pods")
+		mend(ctx)
+		fixture.RefusePodUpdates(ctx, apps, "pods")
 		uninstalled(ctx, options(out))
 		for _, pod := range pods {
 			_, err := read(ctx, pod)
@@ -216,7 +216,7 @@ var _ = suite.Describe("An uninstallation", func() {
 			var bindings rbacv1.ClusterRoleBindingList
 			Expect(admin.List(ctx, &bindings)).To(Succeed())
 			Expect(slices.ContainsFunc(bindings.Items, func(b rbacv1.ClusterRoleBinding) bool { return b.RoleRef.Name == "holdfast-manager" })).To(BeFalse())
-			Expect(heldPods(ctx)).To(HaveLen(1))
+			Expect(fixture.HeldPods(ctx)).To(HaveLen(1))
 		})
 		o := options(out)
 		o.StopTimeout = shortStop

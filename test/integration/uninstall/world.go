@@ -7,18 +7,15 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"sync"
 
 	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -109,20 +106,6 @@ func hold(ctx context.Context, namespace string, n int) []*corev1.Pod {
 	return pods
 }
 
-// heldPods are the pods with our finalizer, in all namespaces, with any labels.
-func heldPods(ctx context.Context) []string {
-	GinkgoHelper()
-	var pods corev1.PodList
-	Expect(admin.List(ctx, &pods)).To(Succeed())
-	var held []string
-	for i := range pods.Items {
-		if slices.Contains(pods.Items[i].Finalizers, v1alpha1.Finalizer) {
-			held = append(held, pods.Items[i].Namespace+"/"+pods.Items[i].Name)
-		}
-	}
-	return held
-}
-
 func read(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	live := &corev1.Pod{}
 	return live, admin.Get(ctx, client.ObjectKeyFromObject(pod), live)
@@ -153,23 +136,6 @@ func withNetworks(namespace, name string) *corev1.Pod {
 	pod.Finalizers, pod.Labels = nil, nil
 	pod.Annotations = map[string]string{networksAnnotation: "storage"}
 	return pod
-}
-
-// breakPodUpdates makes every update of pods' resources in a namespace fail, until the returned function, or the spec's end.
-func breakPodUpdates(ctx context.Context, namespace string, resources ...string) (mend func()) {
-	GinkgoHelper()
-	probe := guarded(namespace, "probe")
-	probe.Finalizers, probe.Labels = nil, nil
-	Expect(client.IgnoreAlreadyExists(admin.Create(ctx, probe))).To(Succeed())
-	nothing := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"b"}}}`))
-	match := &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}}
-	for _, resource := range resources {
-		match.ResourceRules = append(match.ResourceRules, fixture.Rule("", resource, admissionregistrationv1.Update))
-	}
-	refused := fixture.Refuse(ctx, "broken", "broken on purpose", match, "true", func(ctx context.Context) error { return admin.Patch(ctx, probe, nothing, client.DryRunAll) })
-	var once sync.Once
-	DeferCleanup(func(ctx context.Context) { once.Do(func() { refused(ctx) }) })
-	return func() { once.Do(func() { refused(ctx) }) }
 }
 
 // newPool has an entry of a held pod, one of a living, one of an earlier pod of the same name, one without a pod, and a tombstone.

@@ -14,6 +14,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 var (
@@ -38,14 +40,10 @@ type network struct {
 func (n *network) config() *rest.Config {
 	config := plane.Config()
 	config.Wrap(func(inner http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) { return n.roundTrip(inner, r) })
+		return fixture.RoundTripper(func(r *http.Request) (*http.Response, error) { return n.roundTrip(inner, r) })
 	})
 	return config
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func (n *network) roundTrip(inner http.RoundTripper, r *http.Request) (*http.Response, error) {
 	body, err := peek(r)
