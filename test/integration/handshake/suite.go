@@ -67,8 +67,8 @@ func reason(r v1alpha1.Reason) string { return string(r) + ": " }
 
 func newMachine(n *story.Node) *fixture.Machine {
 	GinkgoHelper()
-	return fixture.NewMachine(fixture.MachineOptions{Node: n.Name, MachineID: n.MachineID(), BootID: n.BootID(), SystemUUID: n.SystemUUID(),
-		Namespace: story.AgentNamespace, Account: "holdfast-agent", SandboxCreationMax: story.SandboxCreationMax})
+	return fixture.NewMachine(fixture.MachineOptions{Node: n.Name, Namespace: story.AgentNamespace, Account: "holdfast-agent",
+		SandboxCreationMax: story.SandboxCreationMax})
 }
 
 var _ = suite.Describe("A pod whose end no kubelet reports", func() {

@@ -57,7 +57,7 @@ var _ = suite.Describe("The pages", Ordered, func() {
 	BeforeEach(func(ctx context.Context) {
 		w = newWorld(ctx)
 		pod = w.run(ctx, "web-0", 1)
-		w.setNode(ctx, func(node *corev1.Node) { setReady(node, corev1.ConditionUnknown) })
+		fixture.ReportNode(ctx, admin, w.node, corev1.ConditionUnknown)
 		forceDelete(ctx, pod)
 		awaitReason(ctx, string(pod.UID), v1alpha1.ReasonNodeUnreachable)
 	})

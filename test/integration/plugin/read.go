@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 var _ = suite.Describe("What is read", Ordered, func() {
@@ -71,7 +72,7 @@ $`))
 
 	It("is broken: the node of a deleted pod is unreachable", func(ctx context.Context) {
 		pod := w.run(ctx, "web-0", 1)
-		w.setNode(ctx, func(node *corev1.Node) { setReady(node, corev1.ConditionUnknown) })
+		fixture.ReportNode(ctx, admin, w.node, corev1.ConditionUnknown)
 		forceDelete(ctx, pod)
 		awaitReason(ctx, string(pod.UID), v1alpha1.ReasonNodeUnreachable)
 		r := plugin(ctx, "explain", "pod/web-0", "-n", w.namespace)

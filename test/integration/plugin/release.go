@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
+	"github.com/holdfast-dev/holdfast/test/fixture"
 	"github.com/holdfast-dev/holdfast/test/fixture/story"
 )
 
@@ -74,7 +75,7 @@ var _ = suite.Describe("A release by hand", Ordered, func() {
 
 	It("releases what an unreachable node holds, by the decision of a person, and leaves an audit log", func(ctx context.Context) {
 		pod := w.run(ctx, "web-0", 1)
-		w.setNode(ctx, func(node *corev1.Node) { setReady(node, corev1.ConditionUnknown) })
+		fixture.ReportNode(ctx, admin, w.node, corev1.ConditionUnknown)
 		forceDelete(ctx, pod)
 		awaitReason(ctx, string(pod.UID), v1alpha1.ReasonNodeUnreachable)
 		r := plugin(ctx, "release", w.ip(1), "--reason", reason, "--confirm", w.ip(1))
@@ -103,7 +104,7 @@ var _ = suite.Describe("A release by hand", Ordered, func() {
 
 	It("reads again once the prompt is answered, and refuses a release with a new objection", func(ctx context.Context) {
 		pod := w.run(ctx, "web-0", 1)
-		w.setNode(ctx, func(node *corev1.Node) { setReady(node, corev1.ConditionUnknown) })
+		fixture.ReportNode(ctx, admin, w.node, corev1.ConditionUnknown)
 		forceDelete(ctx, pod)
 		awaitReason(ctx, string(pod.UID), v1alpha1.ReasonNodeUnreachable)
 		keyboard, terminal := newTerminal()
@@ -165,7 +166,7 @@ var _ = suite.Describe("A release by hand where admission denies unsafe ones", O
 	It("is refused, unless it is made as the manager; the audit log has the person", func(ctx context.Context) {
 		w := newWorld(ctx)
 		pod := w.run(ctx, "web-0", 1)
-		w.setNode(ctx, func(node *corev1.Node) { setReady(node, corev1.ConditionUnknown) })
+		fixture.ReportNode(ctx, admin, w.node, corev1.ConditionUnknown)
 		forceDelete(ctx, pod)
 		awaitReason(ctx, string(pod.UID), v1alpha1.ReasonNodeUnreachable)
 		args := []string{"release", w.ip(1), "--reason", reason, "--confirm", w.ip(1)}

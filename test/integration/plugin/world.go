@@ -45,37 +45,13 @@ func newWorld(ctx context.Context) *world {
 			`{"cniVersion":"0.3.1","name":"net","type":"macvlan","master":"eth0","ipam":{"type":"whereabouts","range":"%s/24"}}`, w.ip(0))}})).To(Succeed())
 	Expect(admin.Create(ctx, &wbv1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: w.pool},
 		Spec: wbv1alpha1.IPPoolSpec{Range: w.ip(0) + "/24", Allocations: map[string]wbv1alpha1.IPAllocation{}}})).To(Succeed())
-	w.createNode(ctx)
+	Expect(admin.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node}})).To(Succeed())
+	fixture.ReportNode(ctx, admin, w.node, corev1.ConditionTrue)
 	DeferCleanup(w.clear)
 	return w
 }
 
 func (w *world) ip(offset int) string { return fmt.Sprintf("10.9.%d.%d", w.subnet, offset) }
-
-func (w *world) createNode(ctx context.Context) {
-	GinkgoHelper()
-	Expect(admin.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node}})).To(Succeed())
-	w.setNode(ctx, func(node *corev1.Node) {
-		node.Status.NodeInfo = corev1.NodeSystemInfo{MachineID: "machine-" + w.node, SystemUUID: "system-" + w.node, BootID: "boot-" + w.node}
-		setReady(node, corev1.ConditionTrue)
-	})
-}
-
-func setReady(node *corev1.Node, status corev1.ConditionStatus) {
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, Reason: "Test", LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()}}
-}
-
-func (w *world) setNode(ctx context.Context, change func(*corev1.Node)) {
-	GinkgoHelper()
-	Eventually(ctx, func() error {
-		var node corev1.Node
-		if err := admin.Get(ctx, client.ObjectKey{Name: w.node}, &node); err != nil {
-			return err
-		}
-		change(&node)
-		return admin.Status().Update(ctx, &node)
-	}).Should(Succeed())
-}
 
 // clear takes away what a spec leaves behind, so that the next one finds an empty world.
 func (w *world) clear(ctx context.Context) {

@@ -379,7 +379,7 @@ var _ = suite.Describe("A Node's machine identity", func() {
 		By("and a client of an older API may drop what Holdfast does not read")
 		Expect(patchNode(ctx, kubelet, nodeA, inStatus, `{"status":{"nodeInfo":{"swap":{"capacity":1}}}}`)).To(Succeed())
 		Expect(patchNode(ctx, user, nodeA, inStatus, `{"status":{"nodeInfo":{"swap":null}}}`)).To(Succeed())
-		Expect(patchNode(ctx, kubelet, nodeA, inStatus, `{"status":{"nodeInfo":{"systemUUID":"node-a-system"}}}`)).To(Succeed())
+		Expect(patchNode(ctx, kubelet, nodeA, inStatus, `{"status":{"nodeInfo":{"systemUUID":"system-node-a"}}}`)).To(Succeed())
 	}, SpecTimeout(soon))
 
 	It("does not come with a Node that others create", func(ctx context.Context) {

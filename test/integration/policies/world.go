@@ -81,17 +81,10 @@ func createNode(ctx context.Context, name string, itself client.Client) types.UI
 	GinkgoHelper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	Expect(admin.Create(ctx, node)).To(Succeed())
-	Eventually(ctx, func() error { // the node controllers write it too
-		if err := admin.Get(ctx, client.ObjectKeyFromObject(node), node); err != nil {
-			return err
-		}
-		node.Status.NodeInfo = corev1.NodeSystemInfo{MachineID: name + "-machine", SystemUUID: name + "-system", BootID: name + "-boot"}
-		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
-			LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()}}
-		node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("8Gi")}
-		node.Status.Capacity = node.Status.Allocatable
-		return itself.Status().Update(ctx, node)
-	}).Should(Succeed())
+	fixture.ReportNode(ctx, itself, name, corev1.ConditionTrue, func(status *corev1.NodeStatus) {
+		status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("8Gi")}
+		status.Capacity = status.Allocatable
+	})
 	return node.UID
 }
 

@@ -29,19 +29,11 @@ import (
 func createNode(ctx context.Context, name string) {
 	GinkgoHelper()
 	Expect(admin.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
-	Eventually(ctx, func() error { // the node controllers write it too
-		node := &corev1.Node{}
-		if err := admin.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
-			return err
-		}
-		node.Status.NodeInfo = corev1.NodeSystemInfo{MachineID: name, SystemUUID: name + "-system", BootID: name + "-boot"}
-		node.Status.Allocatable = corev1.ResourceList{
+	fixture.ReportNode(ctx, admin, name, corev1.ConditionTrue, func(status *corev1.NodeStatus) {
+		status.Allocatable = corev1.ResourceList{
 			corev1.ResourcePods: resource.MustParse("100"), corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("8Gi")}
-		node.Status.Capacity = node.Status.Allocatable
-		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Test",
-			LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()}}
-		return admin.Status().Update(ctx, node)
-	}).Should(Succeed())
+		status.Capacity = status.Allocatable
+	})
 }
 
 // podOf is the identity of the pod with this label that is bound to a node; any node where none is named.

@@ -49,7 +49,8 @@ func newWorld(ctx context.Context) *world {
 	Eventually(func(ctx context.Context) error {
 		return admin.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: "default"}, &corev1.ServiceAccount{})
 	}).WithContext(ctx).Should(Succeed())
-	w.register(ctx, w.node)
+	Expect(admin.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node}})).To(Succeed())
+	fixture.ReportNode(ctx, admin, w.node, corev1.ConditionTrue)
 	Expect(admin.Create(ctx, &nadv1.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "net"},
 		Spec: nadv1.NetworkAttachmentDefinitionSpec{Config: fmt.Sprintf(
 			`{"cniVersion":"1.0.0","name":"net","type":"macvlan","ipam":{"type":"whereabouts","range":%q}}`, w.ip(0)+"/24")}})).To(Succeed())
@@ -59,10 +60,9 @@ func newWorld(ctx context.Context) *world {
 	DeferCleanup(func(ctx context.Context) {
 		story.DescribeFailure(ctx, &coordinationv1.LeaseList{}, &corev1.ConfigMapList{})
 	})
-	// The IDs in the machine's files are those that its Node reports.
 	w.made = &writes{}
-	w.machine = fixture.NewMachine(fixture.MachineOptions{Node: w.node, MachineID: w.node, BootID: w.node + "-boot", SystemUUID: w.node + "-system",
-		Namespace: agentNamespace, Account: agentAccount, SandboxCreationMax: sandboxCreationMax, Wrap: w.made.wrap})
+	w.machine = fixture.NewMachine(fixture.MachineOptions{Node: w.node, Namespace: agentNamespace, Account: agentAccount,
+		SandboxCreationMax: sandboxCreationMax, Wrap: w.made.wrap})
 	w.machine.StartAgent(ctx)
 	return w
 }
@@ -94,21 +94,6 @@ func (w *world) clear(ctx context.Context) {
 	for i := range machines.Items {
 		Expect(client.IgnoreNotFound(deleter.Delete(ctx, &machines.Items[i]))).To(Succeed())
 	}
-}
-
-func (w *world) register(ctx context.Context, name string) {
-	GinkgoHelper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	Expect(admin.Create(ctx, node)).To(Succeed())
-	Eventually(func(ctx context.Context) error {
-		if err := admin.Get(ctx, client.ObjectKeyFromObject(node), node); err != nil {
-			return err
-		}
-		node.Status.NodeInfo = corev1.NodeSystemInfo{MachineID: name, SystemUUID: name + "-system", BootID: name + "-boot"}
-		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
-			LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()}}
-		return admin.Status().Update(ctx, node)
-	}).WithContext(ctx).Should(Succeed())
 }
 
 func (w *world) ip(offset int) string { return fmt.Sprintf("10.%d.0.%d", w.subnet, offset) }
