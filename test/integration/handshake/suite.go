@@ -90,13 +90,13 @@ var _ = suite.Describe("A pod whose end no kubelet reports", func() {
 	held := func(ctx context.Context) {
 		GinkgoHelper()
 		Consistently(ctx, func(g Gomega) {
-			g.Expect(story.Exists(ctx, pod)).To(BeTrue())
+			g.Expect(fixture.Exists(ctx, pod)).To(BeTrue())
 			g.Expect(w.Holds(ctx)).To(BeTrue())
 		}).Should(Succeed())
 	}
 	released := func(ctx context.Context) {
 		GinkgoHelper()
-		Eventually(ctx, story.Exists).WithArguments(pod).Should(BeFalse())
+		Eventually(ctx, fixture.Exists).WithArguments(pod).Should(BeFalse())
 		Eventually(ctx, func() bool { return story.RecordOf(ctx, pod) == nil }).Should(BeTrue())
 		Expect(w.Holds(ctx)).To(BeFalse())
 	}

@@ -66,7 +66,7 @@ var _ = suite.Describe("Guarded pods beside Kubernetes' own controllers", Ordere
 		Expect(admin.Delete(ctx, pod)).To(Succeed())
 		w.Del(ctx)
 		story.KubeletFinishes(ctx, pod)
-		Eventually(ctx, story.Exists).WithArguments(pod).Should(BeFalse())
+		Eventually(ctx, fixture.Exists).WithArguments(pod).Should(BeFalse())
 		const records = "/apis/holdfast.dev/v1alpha1/ipallocations"
 		calls := counted.about(pod)
 		end := len(calls) - 2
@@ -83,7 +83,7 @@ var _ = suite.Describe("Guarded pods beside Kubernetes' own controllers", Ordere
 		Expect(admin.Delete(ctx, pod)).To(Succeed())
 		Expect(w.Holds(ctx)).To(BeTrue(), "the address was released before the kubelet had finished")
 		story.KubeletFinishes(ctx, pod)
-		Eventually(ctx, story.Exists).WithArguments(pod).Should(BeFalse())
+		Eventually(ctx, fixture.Exists).WithArguments(pod).Should(BeFalse())
 		Expect(w.Holds(ctx)).To(BeFalse())
 		Expect(story.RecordOf(ctx, pod)).To(BeNil())
 	})
@@ -131,7 +131,7 @@ var _ = suite.Describe("Guarded pods beside Kubernetes' own controllers", Ordere
 		Eventually(ctx, w.Holds).Should(BeFalse())
 		Expect(story.FinalizersOf(ctx, pod)).To(ConsistOf(v1alpha1.Finalizer))
 		Expect(admin.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
-		Eventually(ctx, story.Exists).WithArguments(pod).Should(BeFalse())
+		Eventually(ctx, fixture.Exists).WithArguments(pod).Should(BeFalse())
 	})
 
 	It("I10: is protected again when it lost the finalizer, and an event names who removed it", func(ctx context.Context) {

@@ -18,7 +18,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,6 +29,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/noderesource"
 	"github.com/holdfast-dev/holdfast/internal/testing/nodecrds"
+	"github.com/holdfast-dev/holdfast/test/fixture"
 )
 
 const (
@@ -72,18 +72,6 @@ func release(ctx context.Context, object *unstructured.Unstructured) {
 	GinkgoHelper()
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 	Expect(client.IgnoreNotFound(admin.Patch(ctx, object.DeepCopy(), patch))).To(Succeed())
-}
-
-// gone reports whether the very object is gone.
-func gone(ctx context.Context, object client.Object) func() (bool, error) {
-	return func() (bool, error) {
-		live := object.DeepCopyObject().(client.Object)
-		err := admin.Get(ctx, client.ObjectKeyFromObject(object), live)
-		if apierrors.IsNotFound(err) {
-			return true, nil
-		}
-		return err == nil && live.GetUID() != object.GetUID(), err
-	}
 }
 
 // azurePolicy is about NodeNetworkConfigs. Its webhook fails open, since no process listens at its target.
@@ -169,7 +157,7 @@ var _ = suite.Describe("The sweeper", func() {
 		written := writes.Load()
 		Expect(written).To(BeNumerically(">", 0))
 		awaitSweeps(ctx, p.Name, 3)
-		Expect(gone(ctx, stale)()).To(BeFalse())
+		Expect(fixture.Exists(ctx, stale)).To(BeTrue())
 		Expect(writes.Load()).To(Equal(written), "a sweep that finds the same writes nothing")
 	})
 
@@ -186,11 +174,11 @@ var _ = suite.Describe("The sweeper", func() {
 		create(ctx, shared)
 		Expect(admin.Delete(ctx, node)).To(Succeed())
 		again := createNode(ctx, node.Name)
-		Eventually(ctx, gone(ctx, object)).Should(BeTrue())
+		Eventually(ctx, fixture.Exists).WithArguments(object).Should(BeFalse())
 		expectSwept(ctx, p.Name, counts{Objects: 1, Stale: 1})
 		Eventually(ctx, notes(ctx, p, v1alpha1.ReasonStaleNodeObjectDeleted)).Should(ConsistOf(And(ContainSubstring(object.GetName()), ContainSubstring(string(node.UID)))))
 		Eventually(ctx, notes(ctx, again, v1alpha1.ReasonStaleNodeObjectDeleted)).Should(HaveLen(1))
-		Expect(gone(ctx, shared)()).To(BeFalse())
+		Expect(fixture.Exists(ctx, shared)).To(BeTrue())
 	})
 
 	It("deletes neither an object that was changed between the look and the deletion, nor another that took the name", func(ctx context.Context) {
@@ -218,11 +206,11 @@ var _ = suite.Describe("The sweeper", func() {
 			}
 			return nil
 		}, sweepsOften)
-		Eventually(ctx, gone(ctx, replaced)).Should(BeTrue())
+		Eventually(ctx, fixture.Exists).WithArguments(replaced).Should(BeFalse())
 		expectSwept(ctx, p.Name, counts{Objects: 2})
 		awaitSweeps(ctx, p.Name, 2)
-		Expect(gone(ctx, adopted)()).To(BeFalse())
-		Expect(gone(ctx, successor)()).To(BeFalse())
+		Expect(fixture.Exists(ctx, adopted)).To(BeTrue())
+		Expect(fixture.Exists(ctx, successor)).To(BeTrue())
 		Expect(metric("holdfast_node_objects_deleted_total", p.Name)).To(BeZero())
 	})
 
@@ -243,7 +231,7 @@ var _ = suite.Describe("The sweeper", func() {
 		Eventually(ctx, notes(ctx, object, v1alpha1.ReasonStaleNodeObjectHeld)).Should(ConsistOf(And(ContainSubstring(dncFinalizer), ContainSubstring(string(deadUID)))))
 		Expect(metric("holdfast_node_objects_deleted_total", p.Name)).To(Equal(1.0), "one deletion is enough")
 		release(ctx, object)
-		Eventually(ctx, gone(ctx, object)).Should(BeTrue())
+		Eventually(ctx, fixture.Exists).WithArguments(object).Should(BeFalse())
 		expectSwept(ctx, p.Name, counts{})
 	})
 
@@ -263,15 +251,15 @@ var _ = suite.Describe("The sweeper", func() {
 		expectSwept(ctx, p.Name, counts{Objects: 1, Unknown: 1})
 		r.pass(2 * nodeGoneDelay)
 		awaitSweeps(ctx, p.Name, 2)
-		Expect(gone(ctx, object)()).To(BeFalse())
+		Expect(fixture.Exists(ctx, object)).To(BeTrue())
 
 		r.when(passes)
 		expectSwept(ctx, p.Name, counts{Objects: 1, Stale: 1})
 		r.pass(nodeGoneDelay - time.Second)
 		awaitSweeps(ctx, p.Name, 2)
-		Expect(gone(ctx, object)()).To(BeFalse())
+		Expect(fixture.Exists(ctx, object)).To(BeTrue())
 		r.pass(2 * time.Second)
-		Eventually(ctx, gone(ctx, object)).Should(BeTrue())
+		Eventually(ctx, fixture.Exists).WithArguments(object).Should(BeFalse())
 	})
 
 	It("reports which ClusterRole it lacks, and continues once it exists", func(ctx context.Context) {

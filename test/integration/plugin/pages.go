@@ -118,7 +118,7 @@ var _ = suite.Describe("The pages", Ordered, func() {
 			Expect(code).To(BeZero(), command+out+stderr)
 		}
 		Expect(w.entries(ctx)).To(BeEmpty())
-		Expect(exists(ctx, pod)).To(BeFalse())
+		Expect(fixture.Exists(ctx, pod)).To(BeFalse())
 	}, SpecTimeout(specTimeout))
 
 	It("name commands that work", func(ctx context.Context) {

@@ -156,7 +156,7 @@ var _ = suite.Describe("A release by hand", Ordered, func() {
 		Expect(w.entries(ctx)).To(And(HaveLen(3), HaveKey("1"), HaveKey("3"), HaveKey("5")))
 		Expect(r.out).To(And(ContainSubstring(w.ip(4)+" in kube-system/"+w.pool+": it is no leak any more"),
 			ContainSubstring("record orphan-"+leaked(3)+" has the address for another sandbox, which is not proven gone")))
-		Expect(exists(ctx, living)).To(BeTrue())
+		Expect(fixture.Exists(ctx, living)).To(BeTrue())
 	}, SpecTimeout(specTimeout))
 })
 
@@ -198,13 +198,4 @@ func backdate(file string, by time.Duration) {
 	content, err = json.Marshal(report)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(os.WriteFile(file, content, 0o600)).To(Succeed())
-}
-
-// exists reports whether the very pod is still there.
-func exists(ctx context.Context, pod *corev1.Pod) bool {
-	GinkgoHelper()
-	live := &corev1.Pod{}
-	err := admin.Get(ctx, client.ObjectKeyFromObject(pod), live)
-	Expect(client.IgnoreNotFound(err)).To(Succeed())
-	return err == nil && live.UID == pod.UID
 }

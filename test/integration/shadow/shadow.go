@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/shadow"
 	"github.com/holdfast-dev/holdfast/internal/testing/nodecrds"
+	"github.com/holdfast-dev/holdfast/test/fixture"
 	"github.com/holdfast-dev/holdfast/test/fixture/story"
 )
 
@@ -193,7 +194,7 @@ func (m *mess) isUntouched(ctx context.Context) {
 	Expect(m.held(ctx)).To(ConsistOf(fmt.Sprint(oldAt), fmt.Sprint(robbedAt), fmt.Sprint(leakedAt)))
 	Expect(m.reserved(ctx, unusedAt)).To(Equal(m.namespace + "/unused"))
 	Expect(m.sliceOwner(ctx)()).To(Equal("node-that-is-gone"))
-	Expect(exists(ctx, m.stale)()).To(BeTrue())
+	Expect(fixture.Exists(ctx, m.stale)).To(BeTrue())
 	for _, pod := range []*corev1.Pod{m.old, m.robbed} {
 		Expect(isProtected(ctx, pod)()).To(BeFalse())
 	}
@@ -210,7 +211,7 @@ func (m *mess) isGuarded(ctx context.Context) {
 	}
 	Eventually(m.reserved).WithContext(ctx).WithArguments(unusedAt).Should(BeEmpty())
 	Eventually(m.sliceOwner(ctx)).Should(BeEmpty())
-	Eventually(exists(ctx, m.stale)).Should(BeFalse())
+	Eventually(ctx, fixture.Exists).WithArguments(m.stale).Should(BeFalse())
 	Eventually(m.enforced(ctx)).Should(Equal("True " + string(v1alpha1.ReasonWebhookConfigured)))
 	Eventually(func(ctx context.Context) error { return admin.Create(ctx, m.hostSubnet("unused"), client.DryRunAll) }).WithContext(ctx).
 		Should(MatchError(ContainSubstring("NodeResourcePolicy hostsubnets")))

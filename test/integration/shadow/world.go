@@ -15,7 +15,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -173,18 +172,6 @@ func isProtected(ctx context.Context, pod *corev1.Pod) func() (bool, error) {
 		var live corev1.Pod
 		err := admin.Get(ctx, client.ObjectKeyFromObject(pod), &live)
 		return len(live.Finalizers) == 1 && live.Labels[v1alpha1.GuardedLabel] == v1alpha1.GuardedLabelValue, err
-	}
-}
-
-// exists reports whether an object is there.
-func exists(ctx context.Context, object client.Object) func() (bool, error) {
-	return func() (bool, error) {
-		live := object.DeepCopyObject().(client.Object)
-		err := admin.Get(ctx, client.ObjectKeyFromObject(object), live)
-		if apierrors.IsNotFound(err) {
-			return false, nil
-		}
-		return err == nil, err
 	}
 }
 
