@@ -23,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
 	"github.com/holdfast-dev/holdfast/test/fixture"
 )
@@ -55,13 +54,8 @@ func install(args ...string) {
 // hold makes a pod that is guarded and deleted; our finalizer keeps it, and those in more.
 func hold(ctx context.Context, namespace, name string, more ...string) *corev1.Pod {
 	GinkgoHelper()
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: name, Finalizers: append([]string{v1alpha1.Finalizer}, more...),
-			Labels: map[string]string{v1alpha1.GuardedLabel: v1alpha1.GuardedLabelValue},
-		},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.com/main"}}},
-	}
+	pod := fixture.GuardedPod(namespace, name)
+	pod.Finalizers = append(pod.Finalizers, more...)
 	Expect(admin.Create(ctx, pod)).To(Succeed())
 	Expect(admin.Delete(ctx, pod)).To(Succeed())
 	return pod

@@ -81,13 +81,9 @@ func (w *world) clear(ctx context.Context) {
 // create makes a protected pod on the world's node.
 func (w *world) create(ctx context.Context, name string) *corev1.Pod {
 	GinkgoHelper()
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Finalizers: []string{v1alpha1.Finalizer},
-			Labels:      map[string]string{v1alpha1.GuardedLabel: v1alpha1.GuardedLabelValue},
-			Annotations: map[string]string{nadv1.NetworkAttachmentAnnot: "net"}},
-		Spec: corev1.PodSpec{NodeName: w.node, TerminationGracePeriodSeconds: new(int64(1)),
-			Containers: []corev1.Container{{Name: "main", Image: "registry.invalid/none"}}},
-	}
+	pod := fixture.GuardedPod(w.namespace, name)
+	pod.Annotations = map[string]string{nadv1.NetworkAttachmentAnnot: "net"}
+	pod.Spec.NodeName, pod.Spec.TerminationGracePeriodSeconds = w.node, new(int64(1))
 	Expect(admin.Create(ctx, pod)).To(Succeed())
 	return pod
 }

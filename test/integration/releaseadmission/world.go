@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	wbv1alpha1 "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
 
@@ -129,13 +128,9 @@ func path(offset int) string { return fmt.Sprintf("/spec/allocations/%d", offset
 // newPod makes a pod on a node as the webhook has protected it.
 func newPod(ctx context.Context, node string) *corev1.Pod {
 	GinkgoHelper()
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "web-",
-			Labels: map[string]string{v1alpha1.GuardedLabel: v1alpha1.GuardedLabelValue}},
-		Spec: corev1.PodSpec{NodeName: node, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-			Containers: []corev1.Container{{Name: "main", Image: "registry.invalid/none"}}},
-	}
-	controllerutil.AddFinalizer(pod, v1alpha1.Finalizer)
+	pod := fixture.GuardedPod(metav1.NamespaceDefault, "")
+	pod.GenerateName, pod.Spec.NodeName = "web-", node
+	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	Expect(admin.Create(ctx, pod)).To(Succeed())
 	return pod
 }

@@ -77,14 +77,10 @@ func newNamespace(ctx context.Context) string {
 
 // guarded is a pod on the stopped node as the webhook has protected it.
 func guarded(namespace, name string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: name,
-			Finalizers: []string{v1alpha1.Finalizer},
-			Labels:     map[string]string{v1alpha1.GuardedLabel: v1alpha1.GuardedLabelValue, "app": "web"},
-		},
-		Spec: corev1.PodSpec{NodeName: stoppedNode, Containers: []corev1.Container{{Name: "main", Image: "example.com/main"}}},
-	}
+	pod := fixture.GuardedPod(namespace, name)
+	pod.Labels["app"] = "web"
+	pod.Spec.NodeName = stoppedNode
+	return pod
 }
 
 // hold makes guarded pods that are force-deleted: only our finalizer keeps them.
