@@ -3,9 +3,7 @@
 package chart
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,8 +12,9 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
+
+	"github.com/holdfast-dev/holdfast/internal/testing/manifests"
 )
 
 const (
@@ -150,20 +149,11 @@ func relative(t *testing.T, from string, folders []string) []string {
 
 func split(t *testing.T, text string) []*unstructured.Unstructured {
 	t.Helper()
-	var objects []*unstructured.Unstructured
-	decoder := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
-	for {
-		object := &unstructured.Unstructured{}
-		err := decoder.Decode(object)
-		switch {
-		case errors.Is(err, io.EOF):
-			return objects
-		case err != nil:
-			t.Fatal(err)
-		case len(object.Object) > 0: // a template may be a comment alone
-			objects = append(objects, object)
-		}
+	objects, err := manifests.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
 	}
+	return objects
 }
 
 func marshal(t *testing.T, content any) string {

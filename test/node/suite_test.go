@@ -11,7 +11,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -19,16 +18,15 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
+	"github.com/holdfast-dev/holdfast/internal/testing/manifests"
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
 )
 
@@ -100,13 +98,10 @@ var _ = BeforeSuite(func(ctx context.Context) {
 func installAgent(ctx context.Context) {
 	GinkgoHelper()
 	Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "holdfast-system"}})).To(Succeed())
-	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(run("go", "tool", "-modfile=hack/tools/kustomize/go.mod", "kustomize", "build", "config/agent")), 4096)
-	for {
-		var object unstructured.Unstructured
-		if err := decoder.Decode(&object); err != nil {
-			return
-		}
-		Expect(admin.Create(ctx, &object)).To(Succeed(), "creating %s %s", object.GetKind(), object.GetName())
+	objects, err := manifests.Parse([]byte(run("go", "tool", "-modfile=hack/tools/kustomize/go.mod", "kustomize", "build", "config/agent")))
+	Expect(err).NotTo(HaveOccurred())
+	for _, object := range objects {
+		Expect(admin.Create(ctx, object)).To(Succeed(), "creating %s %s", object.GetKind(), object.GetName())
 	}
 }
 

@@ -3,38 +3,17 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/holdfast-dev/holdfast/internal/testing/manifests"
 )
 
 const fieldOwner = client.FieldOwner("holdfast-dev")
-
-// Parse reads the objects of a YAML stream.
-func Parse(manifest []byte) ([]*unstructured.Unstructured, error) {
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096)
-	var objects []*unstructured.Unstructured
-	for {
-		object := &unstructured.Unstructured{}
-		err := decoder.Decode(object)
-		if errors.Is(err, io.EOF) {
-			return objects, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if len(object.Object) > 0 {
-			objects = append(objects, object)
-		}
-	}
-}
 
 func (c *Cluster) applyFiles(ctx context.Context, files ...string) error {
 	return c.applyChanged(ctx, func(*unstructured.Unstructured) error { return nil }, files...)
@@ -47,7 +26,7 @@ func (c *Cluster) applyChanged(ctx context.Context, change func(*unstructured.Un
 		if err != nil {
 			return err
 		}
-		objects, err := Parse(manifest)
+		objects, err := manifests.Parse(manifest)
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}

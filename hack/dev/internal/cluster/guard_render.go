@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	configv1alpha1 "github.com/holdfast-dev/holdfast/api/config/v1alpha1"
+	"github.com/holdfast-dev/holdfast/internal/testing/manifests"
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
 )
 
@@ -56,7 +57,7 @@ func (c *Cluster) kustomize(ctx context.Context, dir string) ([]*unstructured.Un
 	if err != nil {
 		return nil, fmt.Errorf("rendering %s: %w", dir, err)
 	}
-	objects, err := Parse([]byte(manifest))
+	objects, err := manifests.Parse([]byte(manifest))
 	if err != nil {
 		return nil, fmt.Errorf("rendering %s: %w", dir, err)
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/holdfast-dev/holdfast/internal/testing/manifests"
 )
 
 const webhook = `
@@ -27,7 +29,7 @@ webhooks:
 `
 
 func TestPointToLoopback(t *testing.T) {
-	objects, err := Parse([]byte(webhook))
+	objects, err := manifests.Parse([]byte(webhook))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,16 +46,6 @@ func TestPointToLoopback(t *testing.T) {
 	want := map[string]any{"url": "https://127.0.0.1:12345/mutate-pods", "caBundle": "UEVN"}
 	if diff := cmp.Diff(want, webhooks[0].(map[string]any)["clientConfig"]); diff != "" {
 		t.Errorf("clientConfig (-want +got):\n%s", diff)
-	}
-}
-
-func TestParseSkipsEmptyDocumentsAndRefusesWhatIsNoYAML(t *testing.T) {
-	objects, err := Parse([]byte("---\n# nothing\n---\nkind: A\n---\nkind: B\n"))
-	if err != nil || len(objects) != 2 {
-		t.Errorf("%d objects, error %v", len(objects), err)
-	}
-	if _, err := Parse([]byte("kind: [")); err == nil {
-		t.Error("broken YAML is no error")
 	}
 }
 

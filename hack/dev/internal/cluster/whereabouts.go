@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/holdfast-dev/holdfast/hack/dev/simnode"
+	"github.com/holdfast-dev/holdfast/internal/testing/manifests"
 )
 
 const (
@@ -35,19 +36,19 @@ var multusManifest []byte
 // installWhereabouts applies whereabouts' own manifests: account, rights,
 // DaemonSet and the reconciler's Deployment.
 func (c *Cluster) installWhereabouts(ctx context.Context) error {
-	multus, err := Parse(multusManifest)
+	multus, err := manifests.Parse(multusManifest)
 	if err != nil {
 		return err
 	}
 	if err := c.apply(ctx, multus...); err != nil {
 		return err
 	}
-	manifests := filepath.Join(c.modules[whereaboutsModule], "doc", "crds")
+	crds := filepath.Join(c.modules[whereaboutsModule], "doc", "crds")
 	_, version, _ := strings.Cut(filepath.Base(c.modules[whereaboutsModule]), "@")
 	change := func(o *unstructured.Unstructured) error {
 		return errors.Join(awayFrom(o, c.options.CNSNodes), tagImages(o, version))
 	}
-	return c.applyChanged(ctx, change, filepath.Join(manifests, "daemonset-install.yaml"), filepath.Join(manifests, "reconciler-deployment.yaml"))
+	return c.applyChanged(ctx, change, filepath.Join(crds, "daemonset-install.yaml"), filepath.Join(crds, "reconciler-deployment.yaml"))
 }
 
 // tagImages gives the images of a workload the tag of the version that runs: by it Holdfast determines whether the reconciler shares the DaemonSet's

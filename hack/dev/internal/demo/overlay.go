@@ -18,12 +18,12 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-dev/holdfast/hack/dev/internal/cluster"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/history"
 	"github.com/holdfast-dev/holdfast/hack/dev/internal/demo/observer"
 	"github.com/holdfast-dev/holdfast/hack/dev/simnode/acn"
 	"github.com/holdfast-dev/holdfast/hack/dev/simnode/dnc"
 	"github.com/holdfast-dev/holdfast/internal/testing/controlplane"
+	"github.com/holdfast-dev/holdfast/internal/testing/manifests"
 )
 
 const (
@@ -61,7 +61,7 @@ type overlay struct {
 
 // startOverlay installs CNS on the run's nodes and runs DNC until ctx is done. No node has joined yet.
 func (s *stage) startOverlay(ctx context.Context) (*overlay, error) {
-	objects, err := cluster.Parse(azureManifest)
+	objects, err := manifests.Parse(azureManifest)
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
@@ -151,7 +151,7 @@ func (o *overlay) join(ctx context.Context, node string) error {
 // slowCollector keeps the garbage collector from NodeNetworkConfigs, until the function that it returns is called. One
 // such object has to be there, by which it sees that the policy works.
 func (o *overlay) slowCollector(ctx context.Context) (end func(context.Context) error, err error) {
-	objects, err := cluster.Parse(slowCollectorManifest)
+	objects, err := manifests.Parse(slowCollectorManifest)
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}

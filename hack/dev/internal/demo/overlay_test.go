@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/holdfast-dev/holdfast/hack/dev/internal/cluster"
 	"github.com/holdfast-dev/holdfast/hack/dev/simnode/acn"
 	"github.com/holdfast-dev/holdfast/hack/dev/simnode/dnc"
+	"github.com/holdfast-dev/holdfast/internal/testing/manifests"
 )
 
 func TestAPrefixThatIsKeptForADeadNodeIsALeak(t *testing.T) {
@@ -80,7 +80,7 @@ func TestTheManifestsCanBeRead(t *testing.T) {
 		"azure.yaml": azureManifest, "slow-garbage-collector.yaml": slowCollectorManifest,
 		"refused-pool-writes.yaml": refusedWritesManifest,
 	} {
-		if objects, err := cluster.Parse(manifest); err != nil || len(objects) == 0 {
+		if objects, err := manifests.Parse(manifest); err != nil || len(objects) == 0 {
 			t.Errorf("%s: %d objects, error %v", name, len(objects), err)
 		}
 	}

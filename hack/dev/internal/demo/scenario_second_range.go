@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/holdfast-dev/holdfast/hack/dev/internal/cluster"
 	"github.com/holdfast-dev/holdfast/hack/dev/simnode"
+	"github.com/holdfast-dev/holdfast/internal/testing/manifests"
 )
 
 //go:embed refused-pool-writes.yaml
@@ -102,7 +102,7 @@ func (s *stage) refuseWrites(ctx context.Context, within netip.Prefix) (mend fun
 	if err := s.client.Create(ctx, pool); err != nil {
 		return nil, fmt.Errorf("creating IPPool %s: %w", pool.Name, err)
 	}
-	objects, err := cluster.Parse(bytes.ReplaceAll(refusedWritesManifest, []byte("POOL"), []byte(pool.Name)))
+	objects, err := manifests.Parse(bytes.ReplaceAll(refusedWritesManifest, []byte("POOL"), []byte(pool.Name)))
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}

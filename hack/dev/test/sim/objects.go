@@ -3,7 +3,6 @@
 package sim
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -24,11 +23,11 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/internal/ipam/whereabouts"
 	"github.com/holdfast-dev/holdfast/internal/testing/apiserver"
+	"github.com/holdfast-dev/holdfast/internal/testing/manifests"
 	"github.com/holdfast-dev/holdfast/internal/testing/process"
 )
 
@@ -64,7 +63,7 @@ func prepare() {
 	logging.SetLogStderr(false)     // whereabouts' own
 	utilruntime.ErrorHandlers = nil // one of them pauses by the time of the last error, which may be another history's
 	kindsOf()
-	manifests()
+	shipped()
 	scheme()
 }
 
@@ -92,17 +91,13 @@ var kindsOf = sync.OnceValue(func() []*apiserver.Kind {
 	return all
 })
 
-// manifests are the shipped webhook configurations and admission policies.
-var manifests = sync.OnceValue(func() []*unstructured.Unstructured {
+// shipped are the repository's webhook configurations and admission policies.
+var shipped = sync.OnceValue(func() []*unstructured.Unstructured {
 	var all []*unstructured.Unstructured
 	for _, folder := range []string{"webhook", "policies"} {
 		paths := must(filepath.Glob(filepath.Join(repository(), "config", folder, "*.yaml")))
 		for _, path := range paths {
-			for _, document := range bytes.Split(must(os.ReadFile(path)), []byte("\n---\n")) {
-				o := &unstructured.Unstructured{}
-				if err := yaml.Unmarshal(document, &o.Object); err != nil {
-					panic(fmt.Sprintf("reading %s: %v", path, err))
-				}
+			for _, o := range must(manifests.Parse(must(os.ReadFile(path)))) {
 				if strings.HasPrefix(o.GetAPIVersion(), "admissionregistration.k8s.io/") {
 					all = append(all, o)
 				}
@@ -128,7 +123,7 @@ func (w *World) install() {
 	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, "holdfast-system", agentNamespace, leaseNamespace, namespace} {
 		create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/metadata.name": name}}})
 	}
-	for _, o := range manifests() {
+	for _, o := range shipped() {
 		create(o.DeepCopy())
 	}
 	create(&nadv1.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: network}, Spec: nadv1.NetworkAttachmentDefinitionSpec{
