@@ -53,7 +53,7 @@ build-dev: ## Build bin/holdfast-dev, which runs the control plane and the simul
 .PHONY: generate
 generate: ## Write the generated Go code (deep copies) and tables of docs/reference
 	@$(STEP) "generating deep copies" \
-	  $(CONTROLLERGEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
+	  $(CONTROLLERGEN) object:headerFile=hack/boilerplate.go.txt paths=./api/v1alpha1/...
 	@$(STEP) "generating the tables of the configuration pages" \
 	  go test -count=1 ./test/seeing -run '^TestReference|^TestConfigurationReference' -update
 

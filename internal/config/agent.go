@@ -25,7 +25,8 @@ func ParseAgent(source string, content []byte) (*configv1alpha1.AgentConfigurati
 
 // CompleteAgent is a defaulted and validated copy of a configuration that was made in the program.
 func CompleteAgent(c *configv1alpha1.AgentConfiguration) (*configv1alpha1.AgentConfiguration, error) {
-	return complete("the agent's configuration", c.DeepCopy(), configv1alpha1.SetAgentDefaults, configv1alpha1.ValidateAgent, nil)
+	copied := *c // SetAgentDefaults replaces what is nil or empty, and writes through no pointer
+	return complete("the agent's configuration", &copied, configv1alpha1.SetAgentDefaults, configv1alpha1.ValidateAgent, nil)
 }
 
 // requireKind finds a file that does not say what it is, unless that was found already. Only a configuration made in the

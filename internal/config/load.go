@@ -54,7 +54,8 @@ func ParseManager(source string, content []byte) (*configv1alpha1.ManagerConfigu
 
 // Complete is a defaulted and validated copy of a configuration that was made in the program.
 func Complete(c *configv1alpha1.ManagerConfiguration) (*configv1alpha1.ManagerConfiguration, error) {
-	return complete("the manager's configuration", c.DeepCopy(), configv1alpha1.SetDefaults, configv1alpha1.Validate, nil)
+	copied := *c // SetDefaults replaces what is nil or empty, and writes through no pointer
+	return complete("the manager's configuration", &copied, configv1alpha1.SetDefaults, configv1alpha1.Validate, nil)
 }
 
 // load reads a file. An empty path gives the defaults.

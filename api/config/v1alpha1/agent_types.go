@@ -10,8 +10,6 @@ import (
 const AgentConfigurationKind = "AgentConfiguration"
 
 // AgentConfiguration configures the agent binary. It is the same on every node.
-//
-// +kubebuilder:object:root=true
 type AgentConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 

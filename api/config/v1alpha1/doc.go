@@ -2,7 +2,4 @@
 
 // Package v1alpha1 holds the configuration files of Holdfast's binaries (group config.holdfast.dev): one kind per
 // binary, strict, defaulted and validated.
-//
-// +kubebuilder:object:generate=true
-// +groupName=config.holdfast.dev
 package v1alpha1

@@ -7,8 +7,6 @@ import (
 )
 
 // ManagerConfiguration configures the manager binary.
-//
-// +kubebuilder:object:root=true
 type ManagerConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 

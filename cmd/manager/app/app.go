@@ -15,7 +15,6 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -121,12 +120,8 @@ func New(ctx context.Context, restConfig *rest.Config, c *configv1alpha1.Manager
 	limited := clientConfig(restConfig, c.Controller)
 	enterMode(c.Mode, limited, &o)
 	ctx = logr.NewContext(ctx, o.Log)
-	effective, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c)
-	if err != nil {
-		return nil, fmt.Errorf("writing out the effective configuration: %w", err)
-	}
-	// A plain value: the log's encoder takes a runtime.Object for something with a namespace and a name.
-	o.Log.Info("Effective configuration", "configuration", effective)
+	// A value: the pointer has the method String of its TypeMeta, and would be logged as kind and apiVersion alone.
+	o.Log.Info("Effective configuration", "configuration", *c)
 
 	state := &lifecycle{}
 	server := newWebhookServer(c.Server, o, state)

@@ -74,10 +74,10 @@ func (c *Cluster) agentConfiguration(manager *configv1alpha1.ManagerConfiguratio
 	if err != nil {
 		return nil, err
 	}
-	configuration := before.DeepCopy()
+	configuration := *before
 	configuration.Runtime.ListInterval = &metav1.Duration{Duration: listInterval}
 	configuration.Delays.SandboxCreationMax = manager.Delays.SandboxCreationMax
-	content, err := overlay(file, before, configuration)
+	content, err := overlay(file, before, &configuration)
 	if err != nil {
 		return nil, fmt.Errorf("changing %s: %w", source, err)
 	}
