@@ -9,10 +9,8 @@ import (
 )
 
 var (
-	certificateEnd = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: Prefix + "webhook_certificate_expiration_timestamp_seconds",
-		Help: "End of the certificate that the webhook server of this process presents, in seconds since 1970. A certificate that was renewed and not read again shows here.",
-	}, nil)
+	certificateEnd = gaugesAtScrape("webhook_certificate_expiration_timestamp_seconds",
+		"End of the certificate that the webhook server of this process presents, in seconds since 1970. A certificate that was renewed and not read again shows here.")
 
 	// CertificateEnd is when the certificate of the webhook server expires; the zero time has no series.
 	CertificateEnd = register(&AtScrape[time.Time]{

@@ -8,43 +8,31 @@ import "github.com/prometheus/client_golang/prometheus"
 // NodeResourcePolicy; ForgetNodeSweeps removes the series of a deleted one.
 var (
 	// NodeObjects is the number of objects by what they are (NodeObjectOwned, ...Stale, ...Unowned, ...Unknown).
-	NodeObjects = register(prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: Prefix + "node_objects",
-		Help: "Objects that speak for a node at the last complete sweep, by policy and state (owned, stale, unowned, unknown). Only the leader reports it.",
-	}, []string{"policy", "state"}))
+	NodeObjects = gauges("node_objects",
+		"Objects that speak for a node at the last complete sweep, by policy and state (owned, stale, unowned, unknown). Only the leader reports it.", "policy", "state")
 
 	// NodeObjectsHeld is the number of stale objects that are being deleted and that finalizers keep.
-	NodeObjectsHeld = register(prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: Prefix + "node_objects_held",
-		Help: "Stale objects that are being deleted and that only finalizers keep, at the last complete sweep, by policy. Only the leader reports it.",
-	}, []string{"policy"}))
+	NodeObjectsHeld = gauges("node_objects_held",
+		"Stale objects that are being deleted and that only finalizers keep, at the last complete sweep, by policy. Only the leader reports it.", "policy")
 
 	// NodeAddressConflicts is the number of pairs of objects of different live Nodes that hold one address.
-	NodeAddressConflicts = register(prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: Prefix + "node_address_conflicts",
-		Help: "Pairs of objects of different live Nodes that hold one address or overlapping prefixes, by policy. Anything but zero is an outage to come. " +
-			"Only the leader reports it.",
-	}, []string{"policy"}))
+	NodeAddressConflicts = gauges("node_address_conflicts",
+		"Pairs of objects of different live Nodes that hold one address or overlapping prefixes, by policy. Anything but zero is an outage to come. "+
+			"Only the leader reports it.", "policy")
 
 	// NodeObjectsDeleted counts stale objects that the sweep deleted, those that finalizers then keep included.
-	NodeObjectsDeleted = register(prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: Prefix + "node_objects_deleted_total",
-		Help: "Stale objects that were deleted because their policy asks for it, by policy.",
-	}, []string{"policy"}))
+	NodeObjectsDeleted = counters("node_objects_deleted_total",
+		"Stale objects that were deleted because their policy asks for it, by policy.", "policy")
 
 	// NodeSweepDuration is how long a sweep over every object of a resource took.
-	NodeSweepDuration = register(prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: Prefix + "node_sweep_duration_seconds",
-		Help: "Time of one sweep over every object of a policy's resource, failed ones included, by policy.",
+	NodeSweepDuration = histograms("node_sweep_duration_seconds",
+		"Time of one sweep over every object of a policy's resource, failed ones included, by policy.",
 		// One page of 500 takes some ten milliseconds; 5,000 objects that all need a live read of their Node take minutes.
-		Buckets: []float64{.01, .03, .1, .3, 1, 3, 10, 30, 100, 300},
-	}, []string{"policy"}))
+		[]float64{.01, .03, .1, .3, 1, 3, 10, 30, 100, 300}, "policy")
 
 	// NodeSweeps counts sweeps by the reason that condition Swept then had.
-	NodeSweeps = register(prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: Prefix + "node_sweeps_total",
-		Help: "Sweeps over every object of a policy's resource, by policy and result (SweepCompleted, SweepFailed, SweepForbidden, ResourceNotServed).",
-	}, []string{"policy", "result"}))
+	NodeSweeps = counters("node_sweeps_total",
+		"Sweeps over every object of a policy's resource, by policy and result (SweepCompleted, SweepFailed, SweepForbidden, ResourceNotServed).", "policy", "result")
 )
 
 // The values of the label "state" of NodeObjects.

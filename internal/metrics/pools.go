@@ -19,20 +19,14 @@ type PoolUse struct {
 }
 
 var (
-	poolAddresses = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: Prefix + "ipam_pool_addresses",
-		Help: "Addresses that the IPAM may hand out, taken ones included, of the pools that are there, by range of a network. All slices of nodes are counted together. " +
-			"What range_start, range_end and exclude leave out is not counted, unless only a file on the nodes has them. " +
-			"After the first 100 ranges, range is other.",
-	}, poolLabels)
-	poolEntries = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: Prefix + "ipam_pool_entries",
-		Help: "Entries of the IPAM's pools, that is addresses that are taken, by range of a network. All slices of nodes are counted together.",
-	}, poolLabels)
-	poolFullest = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: Prefix + "ipam_pool_fullest_ratio",
-		Help: "Share of the addresses that are taken in the fullest pool of a range: 1 is full. Where the range is divided among nodes, it is that of the node with the fewest left.",
-	}, poolLabels)
+	poolAddresses = gaugesAtScrape("ipam_pool_addresses",
+		"Addresses that the IPAM may hand out, taken ones included, of the pools that are there, by range of a network. All slices of nodes are counted together. "+
+			"What range_start, range_end and exclude leave out is not counted, unless only a file on the nodes has them. "+
+			"After the first 100 ranges, range is other.", poolLabels...)
+	poolEntries = gaugesAtScrape("ipam_pool_entries",
+		"Entries of the IPAM's pools, that is addresses that are taken, by range of a network. All slices of nodes are counted together.", poolLabels...)
+	poolFullest = gaugesAtScrape("ipam_pool_fullest_ratio",
+		"Share of the addresses that are taken in the fullest pool of a range: 1 is full. Where the range is divided among nodes, it is that of the node with the fewest left.", poolLabels...)
 
 	poolLabels = []string{"backend", "network", "range"}
 

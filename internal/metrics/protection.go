@@ -2,14 +2,10 @@
 
 package metrics
 
-import "github.com/prometheus/client_golang/prometheus"
-
 // Protections counts the responses of the webhook that protects pods, by ProtectionOutcome values.
-var Protections = register(prometheus.NewCounterVec(prometheus.CounterOpts{
-	Name: Prefix + "protections_total",
-	Help: "Pod creations that reached the protection webhook, by outcome (protected, unguarded, skipped, undecidable, failed). " +
-		"undecidable pods were protected because a network could not be resolved.",
-}, []string{"outcome"}))
+var Protections = counters("protections_total",
+	"Pod creations that reached the protection webhook, by outcome (protected, unguarded, skipped, undecidable, failed). "+
+		"undecidable pods were protected because a network could not be resolved.", "outcome")
 
 // The values of the label "outcome" of Protections.
 const (

@@ -8,7 +8,7 @@
 //
 // A file holds the metrics of one area. A new one is declared as
 //
-//	var Releases = register(prometheus.NewCounterVec(prometheus.CounterOpts{Name: "holdfast_…", Help: "…"}, []string{"reason"}))
+//	var Releases = counters("releases_total", "Addresses that Holdfast released, by backend and reason.", "backend", "reason")
 package metrics
 
 import (
@@ -28,4 +28,34 @@ func register[C prometheus.Collector](collector C) C {
 	ctrlmetrics.Registry.MustRegister(collector)
 	collectors = append(collectors, collector)
 	return collector
+}
+
+// counters registers a counter for each combination of values of the labels. Its name is given without Prefix, here and below.
+func counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return register(prometheus.NewCounterVec(prometheus.CounterOpts{Name: Prefix + name, Help: help}, labels))
+}
+
+func counter(name, help string) prometheus.Counter {
+	return register(prometheus.NewCounter(prometheus.CounterOpts{Name: Prefix + name, Help: help}))
+}
+
+func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
+	return register(gaugesAtScrape(name, help, labels...))
+}
+
+func gauge(name, help string) prometheus.Gauge {
+	return register(prometheus.NewGauge(prometheus.GaugeOpts{Name: Prefix + name, Help: help}))
+}
+
+// gaugesAtScrape are for an AtScrape, which is registered in their place.
+func gaugesAtScrape(name, help string, labels ...string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: Prefix + name, Help: help}, labels)
+}
+
+func histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return register(prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: Prefix + name, Help: help, Buckets: buckets}, labels))
+}
+
+func histogram(name, help string, buckets []float64) prometheus.Histogram {
+	return register(prometheus.NewHistogram(prometheus.HistogramOpts{Name: Prefix + name, Help: help, Buckets: buckets}))
 }

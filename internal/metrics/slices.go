@@ -2,34 +2,22 @@
 
 package metrics
 
-import "github.com/prometheus/client_golang/prometheus"
-
 // What becomes of the slices that an IPAM gives to nodes.
 var (
 	// TakenSlices counts slices that a write was to take from a node, by outcome (SliceKept, SliceUnknown, SliceLetGo).
-	TakenSlices = register(prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: Prefix + "taken_slices_total",
-		Help: "Slices that a write was to take from a node, by outcome: kept because entries remain, unknown where that could not be read " +
-			"and it was kept too, or let_go.",
-	}, []string{"outcome"}))
+	TakenSlices = counters("taken_slices_total",
+		"Slices that a write was to take from a node, by outcome: kept because entries remain, unknown where that could not be read "+
+			"and it was kept too, or let_go.", "outcome")
 
 	// ClearedSlices counts slices that the controller took from deleted nodes.
-	ClearedSlices = register(prometheus.NewCounter(prometheus.CounterOpts{
-		Name: Prefix + "cleared_slices_total",
-		Help: "Slices that were taken from a deleted node after the last entry had left its pool.",
-	}))
+	ClearedSlices = counter("cleared_slices_total", "Slices that were taken from a deleted node after the last entry had left its pool.")
 
 	// HeldSlices is how many slices wait for that.
-	HeldSlices = register(prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: Prefix + "held_slices",
-		Help: "Slices of deleted nodes, kept because entries remain in their pools. Only the leader reports it.",
-	}))
+	HeldSlices = gauge("held_slices", "Slices of deleted nodes, kept because entries remain in their pools. Only the leader reports it.")
 
 	// NodesWithoutSlice is how many nodes have no slice, one for each network.
-	NodesWithoutSlice = register(prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: Prefix + "nodes_without_slice",
-		Help: "Nodes without a slice, counted once for each network that is divided among nodes: its pods do not start there. Only the leader reports it.",
-	}))
+	NodesWithoutSlice = gauge("nodes_without_slice",
+		"Nodes without a slice, counted once for each network that is divided among nodes: its pods do not start there. Only the leader reports it.")
 )
 
 // The values of the label "outcome" of TakenSlices.

@@ -14,7 +14,7 @@ import (
 var (
 	setting      = regexp.MustCompile("`([a-z][a-zA-Z]*(?:\\.[a-z][a-zA-Z]*)+)(?:: [^`]*)?`")
 	metricInPage = regexp.MustCompile(`\bholdfast_[a-z_]+[a-z]\b`)
-	metricInCode = regexp.MustCompile(`Name: +Prefix \+ "([a-z_]+)"`)
+	metricInCode = regexp.MustCompile(`= (?:counter|gauge|histogram)s?(?:AtScrape)?\("([a-z_]+)"`)
 	ofHistogram  = regexp.MustCompile(`_(?:bucket|count|sum)$`)
 )
 
