@@ -128,16 +128,20 @@ func (u *uninstallation) verify(ctx context.Context) error {
 		if back {
 			began, forced = time.Now(), false
 		}
-		left, findErr := u.findAll(ctx)
-		if err := errors.Join(err, findErr); err != nil {
+		protecting, err1 := u.findProtectors(ctx)
+		others, err2 := u.find(ctx, u.restKinds(), metav1.NamespaceAll)
+		inside, err3 := u.findContents(ctx)
+		own, err4 := u.findNamespaces(ctx)
+		if err := errors.Join(err, err1, err2, err3, err4); err != nil {
 			return err
 		}
+		left := slices.Concat(protecting, others, inside, own)
 		if len(left) == 0 || u.DryRun {
 			u.print("%s left", count(len(left), "object is", "objects are"))
 			return u.lastLook(ctx)
 		}
 		names := namesOf(left)
-		if time.Since(began) > u.GoneTimeout {
+		if time.Since(began) > goneTimeout {
 			return errors.New(u.leftBehind(ctx, names))
 		}
 		if !forced && time.Since(began) > u.StopTimeout {
@@ -233,26 +237,9 @@ func (u *uninstallation) removeAllPods(ctx context.Context, left []metav1.Partia
 	return errors.Join(errs...)
 }
 
-func (u *uninstallation) findAll(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
-	found, err := u.findProtectors(ctx)
-	if err != nil {
-		return nil, err
-	}
-	more, err := u.find(ctx, u.restKinds(), metav1.NamespaceAll)
-	if err != nil {
-		return nil, err
-	}
-	inside, err := u.findContents(ctx)
-	if err != nil {
-		return nil, err
-	}
-	own, err := u.findNamespaces(ctx)
-	return slices.Concat(found, more, inside, own), err
-}
-
 // leftBehind names what is left, and what the conditions of its namespaces report.
 func (u *uninstallation) leftBehind(ctx context.Context, names []string) string {
-	explained := fmt.Sprintf("after %s these are still there: %s", u.GoneTimeout, strings.Join(names, ", "))
+	explained := fmt.Sprintf("after %s these are still there: %s", goneTimeout, strings.Join(names, ", "))
 	var list corev1.NamespaceList
 	if err := u.Client.List(ctx, &list); err != nil {
 		return explained

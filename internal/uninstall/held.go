@@ -5,8 +5,10 @@ package uninstall
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -73,23 +75,19 @@ func heldEntries(entries ipam.Snapshot, records []v1alpha1.IPAllocation, living 
 // handedOn are the recorded addresses of absent pods of which the entry names another sandbox by now: a pod of the same name takes over the entry
 // within seconds of the finalizer's removal, and the end of the earlier sandbox was not proven.
 func handedOn(entries []ipam.Entry, records []v1alpha1.IPAllocation, living map[string]types.UID) []Held {
-	uids := sets.New[string]()
-	for _, uid := range living {
-		uids.Insert(string(uid))
-	}
-	now := map[place]sets.Set[string]{}
+	uids := sets.New(slices.Collect(maps.Values(living))...)
+	taken, now := sets.New[place](), sets.New[place]() // without and with the sandbox
 	for i := range entries {
-		at := place{pool: entries[i].Pool, ip: entries[i].IP}
-		if now[at] == nil {
-			now[at] = sets.New[string]()
-		}
-		now[at].Insert(entries[i].SandboxID)
+		e := &entries[i]
+		taken.Insert(place{pool: e.Pool, ip: e.IP})
+		now.Insert(place{e.Pool, e.IP, e.SandboxID})
 	}
 	var held []Held
 	for i := range records {
 		for _, a := range records[i].Spec.Addresses {
 			ip, err := netip.ParseAddr(a.IP)
-			if has := now[place{pool: a.Pool, ip: ip}]; err == nil && has.Len() > 0 && !has.Has(a.SandboxID) && !uids.Has(records[i].Name) {
+			isAnothers := err == nil && taken.Has(place{pool: a.Pool, ip: ip}) && !now.Has(place{a.Pool, ip, a.SandboxID})
+			if isAnothers && !uids.Has(types.UID(records[i].Name)) {
 				held = append(held, Held{Backend: a.Backend, Pool: a.Pool, Address: a.IP, PodRef: a.PodRef, SandboxID: a.SandboxID, Why: whyHandedOn})
 			}
 		}

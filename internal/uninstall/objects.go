@@ -100,6 +100,7 @@ func (u *uninstallation) remove(ctx context.Context, objects []metav1.PartialObj
 			u.print("%s is being deleted", nameOf(object))
 			continue
 		}
+		// Not the metadata itself: that goes through the typed client, which fails where the response is an object of a kind not in its scheme.
 		target := &unstructured.Unstructured{}
 		target.SetGroupVersionKind(object.GroupVersionKind())
 		target.SetNamespace(object.Namespace)
@@ -120,7 +121,7 @@ func (u *uninstallation) deletePast(ctx context.Context, object client.Object, o
 	for began := time.Now(); ; {
 		err := u.Client.Delete(ctx, object, options...)
 		refused := apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+prefix)
-		if !refused || time.Since(began) > u.GoneTimeout || !rest(ctx, lookInterval) {
+		if !refused || time.Since(began) > goneTimeout || !rest(ctx, lookInterval) {
 			return err
 		}
 	}

@@ -46,7 +46,7 @@ func TestAPolicyThatWasDeletedIsWaitedOut(t *testing.T) {
 						return below.Delete(ctx, object, options...)
 					},
 				}).Build()
-				u := &uninstallation{Options: Options{Client: refusing, GoneTimeout: DefaultGoneTimeout}}
+				u := &uninstallation{Options: Options{Client: refusing}}
 				if err := u.deletePast(t.Context(), lease); (err == nil) != c.deleted {
 					t.Errorf("deleting gave %v; expected success: %t", err, c.deleted)
 				}

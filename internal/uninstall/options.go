@@ -34,8 +34,8 @@ const (
 	DefaultPassInterval = 30 * time.Second
 	// DefaultStopTimeout is more than the manager's terminationGracePeriodSeconds.
 	DefaultStopTimeout = 2 * time.Minute
-	// DefaultGoneTimeout is how long a namespace takes that no other finalizers hold.
-	DefaultGoneTimeout = 5 * time.Minute
+	// goneTimeout is how long deleted objects may take to disappear: as long as a namespace takes that no other finalizers hold.
+	goneTimeout = 5 * time.Minute
 )
 
 // Options of an uninstallation.
@@ -56,8 +56,6 @@ type Options struct {
 	PassInterval time.Duration
 	// StopTimeout is how long the manager's pods get to stop. Default: 2 minutes.
 	StopTimeout time.Duration
-	// GoneTimeout is how long deleted objects may take to disappear. Default: 5 minutes.
-	GoneTimeout time.Duration
 	// Timeout bounds everything; 0 for no bound.
 	Timeout time.Duration
 	// HeldFile gets the list of the entries that stay held; empty for none. A file with content is not written over.
@@ -70,7 +68,6 @@ func (o Options) withDefaults() Options {
 	o.Namespace = cmp.Or(o.Namespace, config.ManagerNamespace)
 	o.PassInterval = cmp.Or(o.PassInterval, DefaultPassInterval)
 	o.StopTimeout = cmp.Or(o.StopTimeout, DefaultStopTimeout)
-	o.GoneTimeout = cmp.Or(o.GoneTimeout, DefaultGoneTimeout)
 	o.Out, o.Progress = cmp.Or(o.Out, io.Discard), cmp.Or(o.Progress, io.Discard)
 	return o
 }

@@ -35,7 +35,7 @@ const (
 
 // pass is what one read of all pods found, and what became of it.
 type pass struct {
-	read, deleting int
+	read int
 	// held carry the finalizer; labeled only the label.
 	held, labeled []finalizer.Pod
 	living        map[string]types.UID
@@ -148,7 +148,6 @@ func (p *pass) add(object *metav1.PartialObjectMetadata) {
 	case slices.Contains(object.Finalizers, v1alpha1.Finalizer):
 		p.held = append(p.held, pod)
 		if object.DeletionTimestamp != nil {
-			p.deleting++
 			p.ending[pod.UID] = true
 		}
 	case labeled:
@@ -203,7 +202,7 @@ func (u *uninstallation) take(ctx context.Context, remover finalizer.Client, pod
 
 func (u *uninstallation) report(number int, p *pass) {
 	what := fmt.Sprintf("pass %d: %s read, %d with the finalizer (%d of them being deleted), %d with the label only",
-		number, count(p.read, "pod", "pods"), len(p.held), p.deleting, len(p.labeled))
+		number, count(p.read, "pod", "pods"), len(p.held), len(p.ending), len(p.labeled))
 	switch {
 	case u.DryRun, len(p.held)+len(p.labeled) == 0:
 		u.print("%s", what)
