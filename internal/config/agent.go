@@ -3,6 +3,8 @@
 package config
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -32,21 +34,13 @@ func CompleteAgent(c *configv1alpha1.AgentConfiguration) (*configv1alpha1.AgentC
 // requireKind finds a file that does not say what it is, unless that was found already. Only a configuration made in the
 // program may leave it to the defaults.
 func requireKind(t metav1.TypeMeta, kind string, found field.ErrorList) field.ErrorList {
-	known := map[string]bool{}
-	for _, mistake := range found {
-		known[mistake.Field] = true
-	}
-	if known[wholeFile] {
-		return nil
-	}
 	var errs field.ErrorList
-	for _, required := range []struct{ path, value, expected string }{
-		{"apiVersion", t.APIVersion, configv1alpha1.GroupVersion.String()},
-		{"kind", t.Kind, kind},
-	} {
-		if required.value == "" && !known[required.path] {
-			errs = append(errs, field.Required(field.NewPath(required.path), "expected "+required.expected))
+	require := func(path, value, expected string) {
+		if value == "" && !slices.ContainsFunc(found, func(m *field.Error) bool { return m.Field == path || m.Field == wholeFile }) {
+			errs = append(errs, field.Required(field.NewPath(path), "expected "+expected))
 		}
 	}
+	require("apiVersion", t.APIVersion, configv1alpha1.GroupVersion.String())
+	require("kind", t.Kind, kind)
 	return errs
 }

@@ -66,7 +66,7 @@ func (d *decoder) structure(path *field.Path, node *yaml.Node, target reflect.Va
 	lines := map[string]int{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], resolve(node.Content[i+1])
-		at := child(path, key.Value)
+		at := path.Child(key.Value) // a nil path is the root
 		if first, twice := lines[key.Value]; twice {
 			d.add(field.Duplicate(at, fmt.Sprintf("line %d, first on line %d", key.Line, first)))
 			continue
@@ -131,12 +131,9 @@ func (d *decoder) list(path *field.Path, node *yaml.Node, target reflect.Value) 
 // fieldsOf are a struct's fields by their json names, those of inlined structs among them.
 func fieldsOf(structure reflect.Value) map[string]reflect.Value {
 	fields := map[string]reflect.Value{}
-	for i := range structure.NumField() {
-		name, options, _ := strings.Cut(structure.Type().Field(i).Tag.Get("json"), ",")
-		if options == "inline" {
-			maps.Copy(fields, fieldsOf(structure.Field(i)))
-		} else {
-			fields[name] = structure.Field(i)
+	for _, f := range reflect.VisibleFields(structure.Type()) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
+			fields[name] = structure.FieldByIndex(f.Index)
 		}
 	}
 	return fields
@@ -196,13 +193,6 @@ func describe(t reflect.Type) string {
 	default:
 		return `a duration such as "30s" or "5m"`
 	}
-}
-
-func child(path *field.Path, name string) *field.Path {
-	if path == nil {
-		return field.NewPath(name)
-	}
-	return path.Child(name)
 }
 
 // resolve follows an alias to its anchor.
