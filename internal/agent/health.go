@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,41 +14,26 @@ import (
 // call to the API server by callTimeout.
 const stuckAfter = 5 * time.Minute
 
-// health is the state behind the probes. It is safe for concurrent use.
+// health is the state behind the probes.
 type health struct {
-	mu    sync.Mutex
-	last  time.Time
-	ready bool
-}
-
-// step records progress of a round.
-func (h *health) step(now time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.last = now
-}
-
-func (h *health) ended(ready bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.ready = ready
+	// last is when a round made progress; nil before the first.
+	last  atomic.Pointer[time.Time]
+	ready atomic.Bool
 }
 
 // Healthz fails if no round has made progress for stuckAfter: a restart may help.
 func (a *Agent) Healthz(*http.Request) error {
-	a.health.mu.Lock()
-	defer a.health.mu.Unlock()
-	if since := a.clock.Now().Sub(a.health.last); !a.health.last.IsZero() && since > stuckAfter {
-		return fmt.Errorf("no round made progress for %s", since.Round(time.Second))
+	if last := a.health.last.Load(); last != nil {
+		if since := a.clock.Now().Sub(*last); since > stuckAfter {
+			return fmt.Errorf("no round made progress for %s", since.Round(time.Second))
+		}
 	}
 	return nil
 }
 
 // Readyz fails while the agent cannot respond: the queries are not read, the runtime cannot be listed, or the agent may respond for no Node.
 func (a *Agent) Readyz(*http.Request) error {
-	a.health.mu.Lock()
-	defer a.health.mu.Unlock()
-	if !a.health.ready {
+	if !a.health.ready.Load() {
 		return errors.New("the agent cannot respond to queries: see its log and the events of its Node")
 	}
 	return nil

@@ -51,12 +51,12 @@ type evaluation struct {
 // round reads the queries, lists the runtime, and writes the responses.
 func (a *Agent) round(ctx context.Context) {
 	a.began = a.clock.Now()
-	a.health.step(a.began)
+	a.health.last.Store(new(a.began))
 	me := a.currentIdentity(ctx)
 	a.follow(ctx, me.nodeUID)
 	s := a.see(me)
 	look := a.look(ctx, s, me)
-	a.health.step(a.clock.Now())
+	a.health.last.Store(new(a.clock.Now()))
 	for i := range s.queries {
 		a.judge(&s.queries[i], look, me)
 	}
@@ -67,8 +67,8 @@ func (a *Agent) round(ctx context.Context) {
 	if me.nodeUID != "" && s.node != nil {
 		a.writeStatus(ctx, s, look, me)
 	}
-	a.health.step(a.clock.Now())
-	a.health.ended(s.synced && look.Listing != nil && me.nodeUID != "")
+	a.health.last.Store(new(a.clock.Now()))
+	a.health.ready.Store(s.synced && look.Listing != nil && me.nodeUID != "")
 }
 
 // see takes a snapshot of the watches and prepares each query for its evaluation.
