@@ -3,11 +3,9 @@
 package nodestore
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
@@ -48,7 +46,7 @@ func ParseCheckpoint(store Store, path string, content []byte) Reading {
 		return Failed(store, v1alpha1.ReasonStoreBroken, path, fmt.Sprintf("the file has more than %d bytes", MaxCheckpoint))
 	}
 	var file checkpoint
-	if err := decodeOne(content, &file); err != nil {
+	if err := json.Unmarshal(content, &file); err != nil {
 		return Failed(store, v1alpha1.ReasonStoreBroken, path, "the file is not a checkpoint of ipamd: "+err.Error())
 	}
 	switch {
@@ -111,19 +109,4 @@ func (a *allocation) ip() (netip.Addr, error) {
 		return netip.Addr{}, fmt.Errorf("%s is of the other family than its field", ip)
 	}
 	return ip, nil
-}
-
-// decodeOne decodes content that has to be one JSON value.
-func decodeOne(content []byte, into any) error {
-	decoder := json.NewDecoder(bytes.NewReader(content))
-	if err := decoder.Decode(into); err != nil {
-		if errors.Is(err, io.EOF) {
-			return errors.New("it is empty")
-		}
-		return err
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows its JSON value")
-	}
-	return nil
 }

@@ -144,10 +144,10 @@ func TestACheckpointThatIsNotUnderstoodProvesNothing(t *testing.T) {
 		reason  v1alpha1.Reason
 		want    string
 	}{
-		"an empty file":                      {"", v1alpha1.ReasonStoreBroken, "empty"},
+		"an empty file":                      {"", v1alpha1.ReasonStoreBroken, "unexpected end of JSON input"},
 		"half a file":                        {`{"version":"vpc-cni-ipam/1","allocations":[{"net`, v1alpha1.ReasonStoreBroken, "not a checkpoint"},
 		"no JSON":                            {"\x00\x00\x00", v1alpha1.ReasonStoreBroken, "not a checkpoint"},
-		"two values":                         {checkpointOf() + checkpointOf(), v1alpha1.ReasonStoreBroken, "something follows"},
+		"two values":                         {checkpointOf() + checkpointOf(), v1alpha1.ReasonStoreBroken, "after top-level value"},
 		"a list":                             {"[]", v1alpha1.ReasonStoreBroken, "not a checkpoint"},
 		"no version":                         {`{"allocations":[]}`, v1alpha1.ReasonStoreBroken, "names no version"},
 		"a version of another type":          {`{"version":1,"allocations":[]}`, v1alpha1.ReasonStoreBroken, "not a checkpoint"},
