@@ -4,7 +4,6 @@ package v1alpha1
 
 import (
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -72,7 +71,7 @@ func validateHostLocal(h *AgentHostLocal, path *field.Path) field.ErrorList {
 			}
 		}
 	}
-	errs = append(errs, validateNetworks(h.Networks, path.Child("networks"))...)
+	errs = append(errs, validateEach(h.Networks, path.Child("networks"), isNetwork)...)
 	if h.Reclaim && (len(h.Networks) == 0 || len(h.DataDirs) == 0) {
 		errs = append(errs, field.Invalid(path.Child("reclaim"), h.Reclaim,
 			"needs dataDirs, and networks that only the kubelet's runtime uses: the address of a running container of podman or nerdctl looks like one of a sandbox that is gone"))
@@ -80,17 +79,11 @@ func validateHostLocal(h *AgentHostLocal, path *field.Path) field.ErrorList {
 	return errs
 }
 
-func validateNetworks(networks []string, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for i, network := range networks {
-		if network == "" || network != filepath.Base(network) || network == "." || network == ".." {
-			errs = append(errs, field.Invalid(path.Index(i), network, "must be the name of a network, which is the name of its folder"))
-		}
-		if slices.Contains(networks[:i], network) {
-			errs = append(errs, field.Duplicate(path.Index(i), network))
-		}
+func isNetwork(name string) []string {
+	if name == "" || name != filepath.Base(name) || name == "." || name == ".." {
+		return []string{"must be the name of a network, which is the name of its folder"}
 	}
-	return errs
+	return nil
 }
 
 // overlap: one folder is the other, or below it.
