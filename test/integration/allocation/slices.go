@@ -174,18 +174,18 @@ var _ = suite.Describe("The slice of a node that is gone", func() {
 
 // Both definitions are whereabouts' business: its controller looks for one by the name alone, in the namespace of whichever was deleted.
 var _ = suite.Describe("A definition of the same name in another namespace", func() {
-	deleteNamesake := func(ctx context.Context, s slices) {
+	deleteSecond := func(ctx context.Context, s slices) {
 		GinkgoHelper()
 		story.Define(ctx, "default", s.Name, story.Config(s.Name, story.Settings{"range": s.CIDR(24)}))
-		namesake := &nadv1.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: s.Name}}
-		Expect(admin.Delete(ctx, namesake)).To(Succeed())
+		second := &nadv1.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: s.Name}}
+		Expect(admin.Delete(ctx, second)).To(Succeed())
 	}
 
 	It("has whereabouts delete the slices of a network without the guard", func(ctx context.Context) {
 		s, a, _ := divided(ctx)
 		s.allocate(ctx, a, "old")
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(s.pool()), s.pool())).To(Succeed())
-		deleteNamesake(ctx, s)
+		deleteSecond(ctx, s)
 		Eventually(ctx, s.owners).Should(BeEmpty())
 	})
 
@@ -193,7 +193,7 @@ var _ = suite.Describe("A definition of the same name in another namespace", fun
 		guarded(ctx)
 		s, a, b := divided(ctx)
 		s.allocate(ctx, a, "old")
-		deleteNamesake(ctx, s)
+		deleteSecond(ctx, s)
 		Eventually(ctx, s.notes).WithArguments(v1alpha1.ReasonSliceKept).Should(ContainElement(And(ContainSubstring("is not deleted"), ContainSubstring(a.Name))))
 		Expect(s.owners(ctx)).To(Equal([]string{a.Name, b.Name, "", ""}))
 
