@@ -39,8 +39,7 @@ func (f finding) isRefusal() bool { return f.Outcome != releaseguard.Allow }
 
 // respond judges an authentic request in time and responds by the mode.
 func (g *releaseGuard) respond(ctx context.Context, req *admission.Request, r registration, judge func(context.Context, *admission.Request) []finding) admission.Response {
-	// Of pools elsewhere the manager sees nothing: a DEL that is left to it would never be made good.
-	if g.options.Mode == configv1alpha1.ReleaseModeOff || !g.options.Backend.Guards(req.Namespace) {
+	if !g.judges(req.Namespace) {
 		return admission.Allowed("")
 	}
 	started := g.options.Clock.Now()
@@ -77,6 +76,11 @@ func (g *releaseGuard) respond(ctx context.Context, req *admission.Request, r re
 		return admission.Denied(strings.Join(abridge(refused), " "))
 	}
 	return admission.Allowed("").WithWarnings(abridge(messages)...)
+}
+
+// judges says whether removals in a namespace are judged. Of pools elsewhere the manager sees nothing: a DEL that is left to it would never be made good.
+func (g *releaseGuard) judges(namespace string) bool {
+	return g.options.Mode != configv1alpha1.ReleaseModeOff && g.options.Backend.Guards(namespace)
 }
 
 // decision is the treatment of a finding, as a value of the metric's label.

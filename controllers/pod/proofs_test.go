@@ -40,7 +40,7 @@ func TestTheObjectWithTheProofIsWrittenLast(t *testing.T) {
 	}{
 		"a pod that its kubelet ended proves its own end": {
 			[]client.Object{onepod.FinishedPod(), onepod.RecordOfOld(onepod.OldMachine()), node}, []string{deletesRecord, takesFinalizerOff}},
-		"so does one whose end a process of both kubelet and PodGC wrote": {
+		"so does one that a process of both kubelet and PodGC ended": {
 			[]client.Object{shared, onepod.RecordOfOld(onepod.OldMachine()), node}, []string{deletesRecord, takesFinalizerOff}},
 		"of a pod on a node that is gone, the record has the proof": {
 			[]client.Object{onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine())}, []string{takesFinalizerOff, deletesRecord}},

@@ -80,13 +80,21 @@ func (r *Reconciler) confirm(ctx context.Context, v *view, d release.Decision) (
 		return slices.Contains(d.Sandboxes, q.SandboxID) && q.NodeUID != node.NodeUID && q.NodeUID != facts.Machine(v.record, q.SandboxID).Get().NodeUID
 	})
 	metrics.Decisions.WithLabelValues(string(d.Action), string(d.Reason)).Inc()
+	return r.hold(ctx, v, r.afterQuery(v, d, node.NodeUID))
+}
+
+// afterQuery is the wait for the response, and why the query is not written yet.
+func (r *Reconciler) afterQuery(v *view, d release.Decision, node types.UID) release.Decision {
 	then := *d.Then
-	if why := r.options.Queries.Failure(node.NodeUID); why != "" && then.Reason == v1alpha1.ReasonAwaitingNodeResponse {
+	if then.Reason != v1alpha1.ReasonAwaitingNodeResponse {
+		return then
+	}
+	if why := r.options.Queries.Failure(node); why != "" {
 		then.Reason, then.Message = v1alpha1.ReasonObservationFailed, why
-	} else if then.Reason == v1alpha1.ReasonAwaitingNodeResponse && r.options.Queries.IsFull(node.NodeUID) && v.queries.Epoch(node.NodeUID, d.Sandboxes[0]) == 0 {
+	} else if r.options.Queries.IsFull(node) && v.queries.Epoch(node, d.Sandboxes[0]) == 0 {
 		then.Message = fmt.Sprintf("the agent of its node is not queried yet: it has %d queries, as many as fit, and this one follows when one of them is done", queries.Capacity)
 	}
-	return r.hold(ctx, v, then)
+	return then
 }
 
 // mayQuery precedes a query to a node. In mode Shadow only pods with the finalizer that are not live are queried, because otherwise their wait might

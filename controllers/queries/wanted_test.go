@@ -228,7 +228,7 @@ func TestQueriesBeyondTheCapacityWait(t *testing.T) {
 	}
 }
 
-// TestAQueryThatAPodWaitsForComesFirst: pods whose every start fails want a query about each sandbox that they had.
+// TestAQueryThatAPodWaitsForComesFirst: pods that fail at each start want a query about each sandbox that they had.
 func TestAQueryThatAPodWaitsForComesFirst(t *testing.T) {
 	s := newStore(t)
 	about := func(purpose v1alpha1.QueryPurpose) v1alpha1.SandboxQuery {

@@ -292,7 +292,7 @@ var allocationMutants = []mutant{
 	{
 		rule: "removals in namespaces that are not configured are not judged",
 		file: "webhooks/release_response.go",
-		old:  ` || !g.options.Backend.Guards(req.Namespace)`,
+		old:  ` && g.options.Backend.Guards(namespace)`,
 		new:  ``, by: []string{"./webhooks"},
 	},
 }

@@ -132,7 +132,7 @@ func TestASandboxIsQueriedAlthoughNewerOnesKeepComing(t *testing.T) {
 	}
 }
 
-// TestALivePodIsDoubtedInParts: of a pod whose every start fails, the record keeps what its node and all nodes are not queried about yet.
+// TestALivePodIsDoubtedInParts: of a pod that fails at each start, the record keeps what its node and all nodes are not queried about yet.
 func TestALivePodIsDoubtedInParts(t *testing.T) {
 	const all = 3 * maxDoubted
 	pod := func(change func(id string) []func(*Sandbox)) Observation {
