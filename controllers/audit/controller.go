@@ -185,10 +185,16 @@ func (a *auditor) compare(ctx context.Context) error {
 	}
 	taken := a.changes.take()
 	taken.all = taken.all || !followed || !a.last.followed || a.clock.Since(a.last.full) >= fullEvery*a.longest()
+	examined := false
+	defer func() {
+		if !examined { // also after a panic, which the controller recovers
+			a.changes.giveBack(taken)
+		}
+	}()
 	if err = a.examine(ctx, taken, followed); err != nil {
-		a.changes.giveBack(taken)
 		return err
 	}
+	examined = true
 	a.remember(a.last.result.Bounded())
 	err = a.confirm(ctx)
 	for _, kind := range ipamaudit.Kinds {
