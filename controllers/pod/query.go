@@ -91,7 +91,7 @@ func (r *Reconciler) afterQuery(v *view, d release.Decision, node types.UID) rel
 	}
 	if why := r.options.Queries.Failure(node); why != "" {
 		then.Reason, then.Message = v1alpha1.ReasonObservationFailed, why
-	} else if r.options.Queries.IsFull(node) && v.queries.Epoch(node, d.Sandboxes[0]) == 0 {
+	} else if r.options.Queries.IsFull(node) && slices.ContainsFunc(d.Sandboxes, func(id string) bool { return v.queries.Epoch(node, id) == 0 }) {
 		then.Message = fmt.Sprintf("the agent of its node is not queried yet: it has %d queries, as many as fit, and this one follows when one of them is done", queries.Capacity)
 	}
 	return then

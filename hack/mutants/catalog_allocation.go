@@ -244,8 +244,15 @@ var allocationMutants = []mutant{
 	{
 		rule: "0323: the responses about what a pod may not disown yet stay",
 		file: "internal/release/agent.go",
-		old:  `d.Queried = waiting <= maxDoubted`,
-		new:  `d.Queried = waiting < 0`, by: inRelease,
+		old: `d.Queried = true
+			if waiting++`,
+		new: `if waiting++`, by: inRelease,
+	},
+	{
+		rule: "0323: the responses that wait are bounded",
+		file: "internal/release/agent.go",
+		old:  `if waiting++; waiting > maxDoubted {`,
+		new:  `if waiting++; waiting > 8*maxDoubted {`, by: inRelease,
 	},
 	{
 		rule: "0323: an entry that stands is judged, however many earlier sandboxes wait",

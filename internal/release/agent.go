@@ -203,8 +203,10 @@ func judgeInParts(o Observation, now time.Time) map[Action][]Decision {
 		d := judgeInUse(o, s, now)
 		if d.Action == Disown && o.Disowning {
 			d = keepInUse()
-			waiting++
-			d.Queried = waiting <= maxDoubted
+			d.Queried = true
+			if waiting++; waiting > maxDoubted {
+				doubted++ // the next ones may be gone without an orphan, but not all of them are queried
+			}
 		} else if o.Evidence == EvidenceAgent && s.Followed && (d.Action != Keep || d.Queried) {
 			if doubted++; doubted > maxDoubted {
 				continue

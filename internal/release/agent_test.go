@@ -145,6 +145,9 @@ func TestDecideWithAgents(t *testing.T) {
 			want{RowNodeReplaced, Wait, v1alpha1.ReasonSandboxRunning, 0}},
 		"NodeDeleted: a DoNotRelease wins over the deletion of the Node": {
 			terminating(agent, nodeDeleted, one(queried(newQuery(madeLongAgo), Known(responded(alive))))), want{RowNodeDeleted, Wait, v1alpha1.ReasonSandboxRunning, 0}},
+		"NodeDeleted: so does one that has not seen the sandbox, which may overwrite one that had": {
+			terminating(agent, nodeDeleted, one(queried(newQuery(madeLongAgo), Known(responded(alive, func(r *Response) { r.Reason, r.PodUID = string(v1alpha1.ReasonSandboxNotSeen), "" }))))),
+			want{RowNodeDeleted, Wait, v1alpha1.ReasonSandboxRunning, 0}},
 		"NodeDeleted: a last report that could not be read holds": {
 			terminating(agent, nodeDeleted, one(queried(newQuery(madeLongAgo), Unknown[Response]("x")))), want{RowObservationFailed, Wait, v1alpha1.ReasonObservationFailed, 0}},
 		"NodeDeleted: a query that could not be read holds": {

@@ -158,6 +158,9 @@ func TestALivePodIsDoubtedInParts(t *testing.T) {
 	disowning, rest := gone, pod(func(string) []func(*Sandbox) { return nil })
 	disowning.Disowning, rest.Disowning = true, true
 	copy(rest.Sandboxes.Get(), gone.Sandboxes.Get()[:maxDoubted])
+	most := pod(func(string) []func(*Sandbox) { return nil })
+	most.Disowning = true
+	copy(most.Sandboxes.Get(), gone.Sandboxes.Get()[:2*maxDoubted])
 	present := pod(func(string) []func(*Sandbox) { return nil })
 	for i := range present.Sandboxes.Get() {
 		present.Sandboxes.Get()[i].Followed = false
@@ -173,6 +176,7 @@ func TestALivePodIsDoubtedInParts(t *testing.T) {
 		"which are disowned together":                                         {gone, Disown, maxDoubted, false},
 		"and no others while an orphan that it disowned is there, which wait": {disowning, Keep, 0, true},
 		"while some more are queried":                                         {rest, Confirm, maxDoubted, false},
+		"and no more than that":                                               {most, Keep, 0, true},
 		"each entry of its own that stands is judged":                         {present, Confirm, all, false},
 	} {
 		t.Run(name, func(t *testing.T) {
