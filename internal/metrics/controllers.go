@@ -21,7 +21,7 @@ var (
 
 	// Unprotects counts pods that were unprotected, by finalizer.Way.
 	Unprotects = counters("unprotect_total",
-		"Pods whose finalizer was removed, by way: patch, status where another webhook makes pod updates impossible, or gone where there was no finalizer left.", "way")
+		"Removals of the finalizer from pods, by way: patch, status where another webhook makes pod updates impossible, or gone where there was no finalizer left.", "way")
 
 	// HeldPods is the number of terminating pods that are held now, by why.
 	HeldPods = gauges("held_pods", "Terminating pods that are held now, by the reason of the wait. Only the leader reports it.", "reason")
@@ -35,7 +35,7 @@ var (
 		"Pod UIDs with an address that another pod UID claims too, neither of them proven gone. Only the leader reports it.")
 
 	// Orphans is the number of IPAM entries of unknown owner.
-	Orphans = gauge("orphans", "IPAM entries whose owner is unknown; they are held and recorded. Only the leader reports it.")
+	Orphans = gauge("orphans", "IPAM entries with an unknown owner; they are held and recorded. Only the leader reports it.")
 
 	// MalformedEntries is the number of IPAM entries and pools that cannot be read.
 	MalformedEntries = gauge("malformed_ipam_entries", "IPAM entries and whole pools that cannot be read; they are reported and never written.")

@@ -11,7 +11,7 @@ import (
 var (
 	oldestHold = gaugesAtScrape("oldest_hold_seconds",
 		"For how long the pod that has been held the longest is held, of those that wait for this reason now; counted from the end of its grace period, earlier reasons included. "+
-			"Read from the pods: every replica reports it, and a restart does not begin anew. Pods whose object is deleted are not in it.", "reason")
+			"Read from the pods: every replica reports it, and a restart does not begin anew. Pods with a deleted object are not in it.", "reason")
 
 	// OldestHold is the age of the oldest hold, by the reason of the wait.
 	OldestHold = register(&AtScrape[map[string]time.Duration]{

@@ -6,7 +6,7 @@ package metrics
 var (
 	// OrphanSandboxes is the number of sandboxes without an owner, by what they wait for.
 	OrphanSandboxes = gauges("orphan_sandboxes",
-		"Sandboxes on record whose owner is unknown, by the reason of the wait. Only the leader reports it.", "reason")
+		"Sandboxes on record with an unknown owner, by the reason of the wait. Only the leader reports it.", "reason")
 
 	// OrphansReclaimed counts addresses of unknown owner that Holdfast released.
 	OrphansReclaimed = counters("orphans_reclaimed_total",
