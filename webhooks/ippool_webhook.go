@@ -73,6 +73,7 @@ func (v *IPPoolReleaseValidator) judgeBatch(ctx context.Context, write *releaseg
 		func() { v.readNodes(ctx, write, write.LikelyNodeNames()) },
 		func() { abouts = v.readCases(ctx, write); v.readClaims(ctx, write) },
 	)
+	write.ForgetNodes()
 	v.readNodes(ctx, write, write.NodeNames())
 	v.readFirst(write)
 	findings := make([]finding, 0, len(write.Cases))

@@ -302,4 +302,11 @@ var allocationMutants = []mutant{
 		old:  ` && g.options.Backend.Guards(namespace)`,
 		new:  ``, by: []string{"./webhooks"},
 	},
+	{
+		rule: "I3: a Node is read after the pod that its kubelet ended",
+		file: "webhooks/ippool_webhook.go",
+		old: `	write.ForgetNodes()
+`,
+		new: ``, by: []string{"./webhooks"},
+	},
 }

@@ -156,6 +156,15 @@ func (w *Write) NodeNames() []string {
 	return sets.List(names.Delete(""))
 }
 
+// ForgetNodes forgets the Nodes of pods that have ended: only a Node that is read after its pod shows which kubelet ended it (release.EndedUnder).
+func (w *Write) ForgetNodes() {
+	for i := range w.Cases {
+		if pod := w.Cases[i].Pod.Get(); pod.Ending.ByKubelet() {
+			delete(w.Nodes, pod.NodeName)
+		}
+	}
+}
+
 // LikelyNodeNames are the names of Nodes that Judge probably asks for: a CNI DEL is about pods on the node of its writer. They can be read beside
 // pods and records.
 func (w *Write) LikelyNodeNames() []string {
