@@ -21,7 +21,7 @@ const (
 
 // Installed are the policies of every installation (config/policies).
 var Installed = []string{KubeletReports, NodeIdentity, "holdfast-finalizer", "holdfast-leases", "holdfast-records", "holdfast-guarded-nodes",
-	"holdfast-queries", "holdfast-agent-reports", "holdfast-manager-pods", guardedLabel}
+	"holdfast-queries", "holdfast-agent-reports", "holdfast-manager-pods", "holdfast-whereabouts-definitions", guardedLabel}
 
 // guardedLabel is the one policy that has to fail open: its failure would stop every kubelet's report.
 const guardedLabel = "holdfast-guarded-label"

@@ -127,7 +127,8 @@ var _ = suite.Describe("What Holdfast registers", func() {
 
 	// What the named policies do to the writes of others is test/integration/policies.
 	It("has policies that fail open where they look at what others write, but for those that keep evidence authentic", func(context.Context) {
-		authentic := []string{"holdfast-kubelet-reports", "holdfast-node-identity", "holdfast-finalizer", "holdfast-leases", "holdfast-foreign-removals"}
+		authentic := []string{"holdfast-kubelet-reports", "holdfast-node-identity", "holdfast-finalizer", "holdfast-leases", "holdfast-foreign-removals",
+			"holdfast-whereabouts-definitions"}
 		rendered := render("config/default", components()...)
 		validating := ofKind[admissionregistrationv1.ValidatingAdmissionPolicy](rendered, "ValidatingAdmissionPolicy")
 		Expect(validating).NotTo(BeEmpty())

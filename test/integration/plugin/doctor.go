@@ -47,7 +47,7 @@ OK webhooks \d+, each trusts the serving certificate and has a replica behind it
 OK bootstrap with no manager alive, every pod starts
 
 PROTECTION OF PODS
-OK admission policies 10, and each denies what it is about
+OK admission policies 11, and each denies what it is about
 OK protection a pod that names a network was protected in a dry run
 OK webhooks of others none stops updates of pods
 OK pod updates a dry run went through for 1 guarded pods
