@@ -60,7 +60,9 @@ type Reconciler struct {
 	done *donePods
 	// created is when this process created the records that its cache may not show yet, by pod UID.
 	created sync.Map
-	behind  poolsBehind
+	// turns are the priorities with which pods of gone Nodes were queued, by pod UID.
+	turns  sync.Map
+	behind poolsBehind
 	// unproven are the pools of pods with sandboxes that are new to their records.
 	unproven poolsBehind
 	feed     queue.Feed[types.UID]
@@ -218,6 +220,9 @@ func (r *Reconciler) act(ctx context.Context, seen *view, decision release.Decis
 			return again, result, err
 		}
 	}
+	if wait, result := r.takeTurn(seen, decision); wait {
+		return false, result, nil
+	}
 	switch decision.Action {
 	case release.Reread:
 		return true, result, nil
@@ -307,7 +312,11 @@ func (r *Reconciler) hold(ctx context.Context, seen *view, decision release.Deci
 	if decision.Reason == v1alpha1.ReasonObservationFailed {
 		return reconcile.Result{}, fmt.Errorf("holding the addresses of %s: %w", seen.podName(), errors.New(decision.Message))
 	}
-	return reconcile.Result{RequeueAfter: after}, nil
+	result := reconcile.Result{RequeueAfter: after}
+	if seen.gone.IsKnown() {
+		result.Priority = new(turnOfAll) // once the delay is over, all pods of a gone Node take their turns before the first is released
+	}
+	return result, nil
 }
 
 // lookAgain is the time until a waiting pod is reconciled again. No event shows that the delay of its machines began again.
@@ -379,4 +388,5 @@ func (r *Reconciler) forget(uid types.UID) {
 	r.behind.forget(uid)
 	r.unproven.forget(uid)
 	r.created.Delete(uid)
+	r.turns.Delete(uid)
 }

@@ -269,6 +269,13 @@ func (h *heldPods) has(uid types.UID) bool {
 	return held
 }
 
+// is says whether the reason for the UID is counted.
+func (h *heldPods) is(uid types.UID, reason v1alpha1.Reason) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.reasons[uid] == reason
+}
+
 func (h *heldPods) remove(uid types.UID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

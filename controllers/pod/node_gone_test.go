@@ -13,7 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/holdfast-dev/holdfast/api/v1alpha1"
 	"github.com/holdfast-dev/holdfast/controllers/liveness"
@@ -68,7 +70,18 @@ func (f *world) waitsFor(node string, machines ...v1alpha1.NodeIdentity) {
 }
 
 // after advances the clock to a time after the beginning and reconciles.
-func (f *world) after(d time.Duration) error { return f.After(d, f.r.Reconcile) }
+func (f *world) after(d time.Duration) error { return f.After(d, f.reconcile) }
+
+// reconcile does so until the pod has had its turns.
+func (f *world) reconcile(ctx context.Context, uid types.UID) (result reconcile.Result, err error) {
+	for range maxPasses {
+		if result, err = f.r.Reconcile(ctx, uid); err != nil || result.RequeueAfter != turnBegins {
+			return result, err
+		}
+	}
+	f.Fatal("the pod has one turn after the other")
+	return result, err
+}
 
 func (f *world) holdsUntil(times ...time.Duration) {
 	f.Helper()
@@ -115,7 +128,7 @@ func TestADeletedNodeCountsAfterTheDelay(t *testing.T) {
 func TestADelayThatBeginsAgainIsSeenWithinAMinute(t *testing.T) {
 	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
 	f.holdsFrom(0, onepod.NodeGoneDelay)
-	if result, err := f.r.Reconcile(t.Context(), "old"); err != nil || result.RequeueAfter > nodelife.LookInterval {
+	if result, err := f.reconcile(t.Context(), "old"); err != nil || result.RequeueAfter > nodelife.LookInterval {
 		t.Errorf("looked at again after %s (%v), want a minute at most", result.RequeueAfter, err)
 	}
 	f.absence = nodelife.Absence{Since: f.Clock.Now(), Liveness: "its kubelet has written"}
@@ -131,7 +144,9 @@ func TestR2ADelayThatEndsDuringThePassIsNotOver(t *testing.T) {
 	f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
 	f.absence.Since = onepod.Now.Add(time.Second - onepod.NodeGoneDelay)
 	f.onGone = func() { f.Clock.SetTime(onepod.Now.Add(time.Second)) }
-	f.holdsUntil(0)
+	if err := f.After(0, f.r.Reconcile); err != nil || len(f.Pool.Released) > 0 {
+		f.Fatalf("released %v, %v; expected it to be held", f.Pool.Released, err)
+	}
 	f.onGone = func() {}
 	f.releasesAfter(time.Second)
 }

@@ -198,7 +198,7 @@ func TestAFailedStatusWriteIsRetried(t *testing.T) {
 			f := newWorld(t, onepod.DeletedPod(), onepod.RecordOfOld(onepod.OldMachine()))
 			f.r.options.LastRetry = tc.lastRetry
 			f.FailWrites = explainsOnPod
-			result, err := f.r.Reconcile(t.Context(), "old")
+			result, err := f.reconcile(t.Context(), "old")
 			if (err != nil) != tc.wantErr {
 				t.Errorf("error %v, expected one: %t", err, tc.wantErr)
 			}

@@ -309,4 +309,34 @@ var allocationMutants = []mutant{
 `,
 		new: ``, by: []string{"./webhooks"},
 	},
+	{
+		rule: "0325: a wait that live reads show is explained without a turn",
+		file: "controllers/pod/turns.go",
+		old:  `case v.live || d.Action`,
+		new:  `case d.Action`, by: inPods,
+	},
+	{
+		rule: "0325: pods of gone Nodes are released in the order of their pools",
+		file: "controllers/pod/turns.go",
+		old:  `turn = turnOfPool(v.held[0].Pool)`,
+		new:  `turn = -1`, by: inPods,
+	},
+	{
+		rule: "0325: all pods of a gone Node take their turns before the first is released",
+		file: "controllers/pod/controller.go",
+		old:  `result.Priority = new(turnOfAll)`,
+		new:  `result.Priority = nil`, by: inPods,
+	},
+	{
+		rule: "0325: a wait that comes twice is explained in its turn",
+		file: "controllers/pod/turns.go",
+		old:  ` && before != turnOfAll && before != turnOfExplanations`,
+		new:  ``, by: inPods,
+	},
+	{
+		rule: "0324: the reason in the annotation is not blank",
+		file: "config/policies/whereabouts_definitions.yaml",
+		old:  `.orValue("").trim() != ""`,
+		new:  `.orValue("") != ""`, by: inPolicySuite,
+	},
 }

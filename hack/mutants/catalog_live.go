@@ -215,10 +215,10 @@ var livenessMutants = []mutant{
 		new:  ``, by: []string{"./internal/shadow"},
 	},
 	{
-		rule: "I6: a shared live list began after it was asked for",
-		file: "internal/ipam/whereabouts/live.go",
-		old:  `before := l.begun.Load()`,
-		new:  `before := l.begun.Load() - 1`, by: inWhereabouts,
+		rule: "I6: a shared live read began after it was asked for",
+		file: "internal/sharedread/sharedread.go",
+		old:  `before := r.begun.Load()`,
+		new:  `before := r.begun.Load() - 1`, by: []string{"./internal/sharedread"},
 	},
 	{
 		rule: "I5: a decision without the Node is the one with it",

@@ -20,6 +20,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/internal/ipam"
 	"github.com/holdfast-dev/holdfast/internal/podnetwork"
+	"github.com/holdfast-dev/holdfast/internal/sharedread"
 )
 
 // defaultCRDInterval is how often the API server is asked for whereabouts' CRD while it is not installed.
@@ -62,8 +63,9 @@ type Backend struct {
 
 	// batcher gathers concurrent releases from one pool.
 	batcher batcher
-	// lists are the live lists of pools.
-	lists *lists
+	// lists are the live lists of pools, and livePools the live reads of each.
+	lists     *sharedread.Read[[]metav1.ObjectMeta]
+	livePools sharedread.Each[client.ObjectKey, *wb.IPPool]
 
 	subscribersMu sync.Mutex
 	subscribers   []func(ipam.Event)
@@ -88,7 +90,7 @@ func New(o Options) *Backend {
 	if o.NewInformer == nil {
 		o.NewInformer = toolscache.NewSharedIndexInformer
 	}
-	return &Backend{options: o, index: newIndex(), lists: newLists(), reserved: newReservedIndex()}
+	return &Backend{options: o, index: newIndex(), lists: sharedread.New[[]metav1.ObjectMeta](), reserved: newReservedIndex()}
 }
 
 // AddToScheme registers whereabouts' types. A manager's scheme that lacks them gets them in Setup.

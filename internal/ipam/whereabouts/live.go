@@ -5,7 +5,6 @@ package whereabouts
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,7 +19,7 @@ import (
 // Live reads what a query selects from the API server. One list of metadata shows which pools the cache has in their newest
 // version; those are served from it, the others are read in full.
 func (b *Backend) Live(ctx context.Context, q ipam.Query) (ipam.Snapshot, error) {
-	return b.live(ctx, queryOf(q), b.livePools)
+	return b.live(ctx, queryOf(q), b.newestPools)
 }
 
 func (b *Backend) live(ctx context.Context, q query, list func(context.Context) ([]metav1.ObjectMeta, error)) (ipam.Snapshot, error) {
@@ -42,9 +41,9 @@ func (b *Backend) live(ctx context.Context, q query, list func(context.Context) 
 	return snapshot, nil
 }
 
-// livePools identifies every pool in its newest version.
-func (b *Backend) livePools(ctx context.Context) ([]metav1.ObjectMeta, error) {
-	return b.lists.get(ctx, b.listPools)
+// newestPools identifies every pool in its newest version.
+func (b *Backend) newestPools(ctx context.Context) ([]metav1.ObjectMeta, error) {
+	return b.lists.Get(ctx, b.listPools)
 }
 
 // listPools lists the metadata of all pools of the configured namespaces.
@@ -68,41 +67,12 @@ func (b *Backend) listPoolsOf(ctx context.Context, namespaces ...string) ([]meta
 	return pools, nil
 }
 
-// lists makes one live list for all that ask while another one is made. The API server answers a list from its watch cache, which it brings up to date
-// ten times a second: lists by the hundred would not be answered sooner, and each names every pool.
-type lists struct {
-	// turn is full while a caller lists.
-	turn chan struct{}
-	// begun counts the lists. last is the newest that succeeded, and lastBegun its number: both belong to the caller with the turn.
-	begun     atomic.Int64
-	last      []metav1.ObjectMeta
-	lastBegun int64
-}
-
-func newLists() *lists { return &lists{turn: make(chan struct{}, 1)} }
-
-// get returns a list that began after the call: what is known at the call is older than the list.
-func (l *lists) get(ctx context.Context, list func(context.Context) ([]metav1.ObjectMeta, error)) ([]metav1.ObjectMeta, error) {
-	before := l.begun.Load()
-	select {
-	case l.turn <- struct{}{}:
-		defer func() { <-l.turn }()
-	case <-ctx.Done():
-		return nil, fmt.Errorf("waiting for a list of the IPPools: %w", ctx.Err())
-	}
-	if l.lastBegun > before {
-		return l.last, nil
-	}
-	this := l.begun.Add(1)
-	pools, err := list(ctx)
-	if err == nil {
-		l.last, l.lastBegun = pools, this
-	}
-	return pools, err
-}
-
-// livePool reads one pool; nil when the API server reports that it does not exist.
+// livePool reads one pool, for all that ask for it; nil when the API server reports that it does not exist.
 func (b *Backend) livePool(ctx context.Context, key client.ObjectKey) (*wb.IPPool, error) {
+	return b.livePools.Get(ctx, key, func(ctx context.Context) (*wb.IPPool, error) { return b.readPool(ctx, key) })
+}
+
+func (b *Backend) readPool(ctx context.Context, key client.ObjectKey) (*wb.IPPool, error) {
 	pool := &wb.IPPool{}
 	if err := b.reader.Get(ctx, key, pool); served.IsAbsent(err) {
 		return nil, nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	wb "github.com/k8snetworkplumbingwg/whereabouts/pkg/api/whereabouts.cni.cncf.io/v1alpha1"
@@ -16,8 +17,12 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/served"
 )
 
-// maxReads is how many reservations are read one by one before a list of all of them is cheaper.
-const maxReads = 64
+const (
+	// maxReads is how many reservations are read one by one before a list of all of them is cheaper.
+	maxReads = 64
+	// maxCalls is how many reservations are read or deleted at a time.
+	maxCalls = 8
+)
 
 // takeBackLeftovers handles entries that were removed before the release: another client removed them, and may have left the
 // reservation. It is removed too, under a tombstone of ours: a pod that got the free address in the meantime, one of the
@@ -44,14 +49,24 @@ func (p *poolWriter) takeBackLeftovers(ctx context.Context, items []*item) {
 // pod, interface or network is left alone.
 func (p *poolWriter) clearReservations(ctx context.Context, items []*item, next state) {
 	p.findReservations(ctx, items)
-	for _, i := range items {
+	sideBySide(items, func(i *item) {
 		if i.err == nil {
 			i.err = p.deleteReservations(ctx, i)
 		}
 		if i.err == nil {
 			i.state = next
 		}
+	})
+}
+
+// sideBySide calls do for each item, for the more of them at a time the more there are: all releases of a batch wait for the last. Few have an order.
+func sideBySide(items []*item, do func(*item)) {
+	var calls errgroup.Group
+	calls.SetLimit(min(1+len(items)/4, maxCalls))
+	for _, i := range items {
+		calls.Go(func() error { do(i); return nil })
 	}
+	_ = calls.Wait()
 }
 
 func (p *poolWriter) deleteReservations(ctx context.Context, i *item) error {
@@ -80,9 +95,7 @@ func (p *poolWriter) findReservations(ctx context.Context, items []*item) {
 		names += len(n.candidates(i.IP))
 	}
 	if n.known && names <= maxReads {
-		for _, i := range items {
-			i.reservations, i.err = p.readReservations(ctx, n, i)
-		}
+		sideBySide(items, func(i *item) { i.reservations, i.err = p.readReservations(ctx, n, i) })
 		return
 	}
 	if err := p.listReservations(ctx, n, items); err != nil {
