@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/internal/nodelife"
 	"github.com/holdfast-dev/holdfast/internal/pages"
 	"github.com/holdfast-dev/holdfast/internal/release"
+	"github.com/holdfast-dev/holdfast/internal/sharedread"
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=kube-node-lease,resources=leases,verbs=get
@@ -38,7 +39,9 @@ type Observer struct {
 	policiesSince func(context.Context) (time.Time, error)
 
 	kubelets sync.Map // *kubelet by the name of its node
-	mu       sync.Mutex
+	// version is the newest version of pods.
+	version *sharedread.Read[string]
+	mu      sync.Mutex
 	// read is when the list of Nodes began; byHardware has their names by machine ID and system UUID.
 	read       time.Time
 	byHardware map[[2]string][]string
@@ -58,7 +61,7 @@ type writes struct {
 
 // New makes an Observer without lists. policiesSince gives since when policies refuse reports of a kubelet by other accounts.
 func New(live client.Reader, c clock.PassiveClock, policiesSince func(context.Context) (time.Time, error)) *Observer {
-	return &Observer{live: live, clock: c, policiesSince: policiesSince}
+	return &Observer{live: live, clock: c, policiesSince: policiesSince, version: sharedread.New[string]()}
 }
 
 // Node reads a Node as a fact. Without a name it reads nothing.
@@ -153,15 +156,14 @@ func (o *Observer) kubeletWrote(ctx context.Context, node string, since time.Tim
 		return seen.wrote, nil
 	}
 	seen := &writes{read: o.clock.Now()}
-	for pods, err := range pages.Of[corev1.PodList](ctx, o.live, client.MatchingFields{"spec.nodeName": node}) {
-		if err != nil {
-			o.kubelets.CompareAndDelete(node, kept)
-			return nil, fmt.Errorf("listing the pods of node %s for a sign of its kubelet: %w", node, err)
-		}
-		for i := range pods.Items {
-			if wrote := release.SignOfLife(&pods.Items[i], judged); seen.wrote == nil || seen.wrote.Before(wrote) {
-				seen.wrote = wrote
-			}
+	pods, err := o.podsOf(ctx, node)
+	if err != nil {
+		o.kubelets.CompareAndDelete(node, kept)
+		return nil, fmt.Errorf("listing the pods of node %s for a sign of its kubelet: %w", node, err)
+	}
+	for i := range pods {
+		if wrote := release.SignOfLife(&pods[i], judged); seen.wrote == nil || seen.wrote.Before(wrote) {
+			seen.wrote = wrote
 		}
 	}
 	asked.last.Store(seen)
@@ -173,4 +175,22 @@ func (o *Observer) kubeletWrote(ctx context.Context, node string, since time.Tim
 		return true
 	})
 	return seen.wrote, nil
+}
+
+// podsOf lists the pods of a node, from the API server's watch cache once that has the newest version of pods. A list that names no version is made from
+// etcd if the cache is late, and then reads every pod: a thousand of them, when as many Nodes go, would keep the cache late (docs/decisions/0326).
+func (o *Observer) podsOf(ctx context.Context, node string) ([]corev1.Pod, error) {
+	version, err := o.version.Get(ctx, func(ctx context.Context) (string, error) {
+		var none metav1.PartialObjectMetadataList // of a name that no pod has: the version of a list is that of all pods, and any other list would read some
+		none.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+		err := o.live.List(ctx, &none, client.InNamespace(metav1.NamespaceSystem), client.MatchingFields{"metadata.name": "holdfast.version"})
+		return none.ResourceVersion, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var pods corev1.PodList
+	err = o.live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": node},
+		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}})
+	return pods.Items, err
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -56,8 +57,21 @@ type podsOfNode struct {
 	pods []corev1.Pod
 }
 
-func (p podsOfNode) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
-	into.(*corev1.PodList).Items = p.pods
+// List fails for a list that the API server may make from etcd, which has every pod of the cluster (0326).
+func (p podsOfNode) List(_ context.Context, into client.ObjectList, opts ...client.ListOption) error {
+	var o client.ListOptions
+	o.ApplyOptions(opts)
+	switch into := into.(type) {
+	case *metav1.PartialObjectMetadataList:
+		into.ResourceVersion = "7"
+		if _, named := o.FieldSelector.RequiresExactMatch("metadata.name"); !named || o.Namespace == "" {
+			return fmt.Errorf("the version of pods is read from a list of pods, with the options %+v", o)
+		}
+	case *corev1.PodList:
+		if into.Items = p.pods; o.Limit > 0 || o.Raw == nil || o.Raw.ResourceVersion != "7" || o.Raw.ResourceVersionMatch != metav1.ResourceVersionMatchNotOlderThan {
+			return fmt.Errorf("the pods of a node are listed with the options %+v", o)
+		}
+	}
 	return nil
 }
 
@@ -100,7 +114,7 @@ type hangingList struct {
 func (h hangingList) List(ctx context.Context, into client.ObjectList, opts ...client.ListOption) error {
 	var o client.ListOptions
 	o.ApplyOptions(opts)
-	if o.FieldSelector.Matches(fields.Set{"spec.nodeName": h.node}) {
+	if o.FieldSelector != nil && o.FieldSelector.Matches(fields.Set{"spec.nodeName": h.node}) {
 		close(h.listing)
 		<-h.resume
 	}

@@ -334,6 +334,12 @@ var allocationMutants = []mutant{
 		new:  ``, by: inPods,
 	},
 	{
+		rule: "0326: the pods of a node are listed from the watch cache, which is as new as what was known before",
+		file: "controllers/liveness/liveness.go",
+		old:  `ResourceVersion: version, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan`,
+		new:  `ResourceVersion: "0"`, by: []string{"./controllers/liveness"},
+	},
+	{
 		rule: "0324: the reason in the annotation is not blank",
 		file: "config/policies/whereabouts_definitions.yaml",
 		old:  `.orValue("").trim() != ""`,
