@@ -56,7 +56,7 @@ func nodesGone(name string, nodes, records, repeats int) experiment {
 		}},
 		rows: []row{{
 			Row: page.Row{Name: name, Title: title, Against: "the same writes made bare", Unit: ratio,
-				Target: result.Target{Op: result.AtMost, Value: 1.3}, Limit: "Each release reads the pool live before and after its writes, and the end of a delay is confirmed by live lists."},
+				Target: result.Target{Op: result.AtMost, Value: 1.3}, Limit: "Each release reads the pool live before and after its writes, and the end of a delay is confirmed by live lists. The other arm makes as many patches."},
 			figure: func(turns map[string]result.Turn) float64 {
 				return turns[ours].Values[afterDelay] / turns[bareWrites].WallSeconds
 			},
