@@ -22,8 +22,8 @@ var _ = suite.Describe("A CustomResourceDefinition", func() {
 		GinkgoHelper()
 		Expect(user.Patch(ctx, object, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+breakGlass+`":`+value+`}}}`)))).To(Succeed())
 	}
-	for _, kind := range []string{"ippools", "overlappingrangeipreservations", "nodeslicepools"} {
-		It("of whereabouts is not deleted by mistake: "+kind, func(ctx context.Context) {
+	It("of whereabouts is not deleted by mistake", func(ctx context.Context) {
+		for _, kind := range []string{"ippools", "overlappingrangeipreservations", "nodeslicepools"} {
 			object := definition(kind + ".whereabouts.cni.cncf.io")
 			refused := outcome("holdfast-whereabouts-definitions", object.Name+" are deleted with it")
 			Expect(user.Delete(ctx, object, client.DryRunAll)).To(refused)
@@ -33,8 +33,8 @@ var _ = suite.Describe("A CustomResourceDefinition", func() {
 			annotate(ctx, object, `"whereabouts is uninstalled, and no pod has an address of it"`)
 			Expect(user.Delete(ctx, object, client.DryRunAll)).To(Succeed())
 			annotate(ctx, object, `null`)
-		}, SpecTimeout(soon))
-	}
+		}
+	}, SpecTimeout(soon))
 
 	It("of another kind is deleted", func(ctx context.Context) {
 		Expect(user.Delete(ctx, definition("network-attachment-definitions.k8s.cni.cncf.io"), client.DryRunAll)).To(Succeed())
