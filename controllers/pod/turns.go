@@ -33,8 +33,8 @@ func (r *Reconciler) takeTurn(v *view, d release.Decision) (wait bool, result re
 	switch {
 	case d.Action == release.Reread && len(v.held) > 0:
 		turn = turnOfPool(v.held[0].Pool)
-	case v.live || d.Action != release.Wait || release.IsFailure(d.Reason) || r.held.is(v.uid, d.Reason):
-		return false, result // what live reads show is explained at once: with caches that differ the pod would have one turn after the other
+	case !r.isExplainedLater(v, d):
+		return false, result
 	case 0 < d.After && d.After <= nodelife.ConfirmAgain && before != turnOfAll && before != turnOfExplanations:
 		turn, after = turnOfAll, d.After // live reads will have confirmed the end of the delay by then
 	}
@@ -43,6 +43,12 @@ func (r *Reconciler) takeTurn(v *view, d release.Decision) (wait bool, result re
 	}
 	r.turns.Store(v.uid, turn)
 	return true, reconcile.Result{RequeueAfter: after, Priority: new(turn)}
+}
+
+// isExplainedLater says whether the wait is to be explained in a turn. What live reads show is explained at once: with caches that differ the pod would
+// have one turn after the other.
+func (r *Reconciler) isExplainedLater(v *view, d release.Decision) bool {
+	return !v.live && d.Action == release.Wait && !release.IsFailure(d.Reason) && !r.held.is(v.uid, d.Reason)
 }
 
 // turnOfPool is a priority between turnOfAll and turnOfExplanations: the pods of a pool follow each other, and so share its reads and writes.

@@ -312,8 +312,8 @@ var allocationMutants = []mutant{
 	{
 		rule: "0325: a wait that live reads show is explained without a turn",
 		file: "controllers/pod/turns.go",
-		old:  `case v.live || d.Action`,
-		new:  `case d.Action`, by: inPods,
+		old:  `return !v.live && d.Action`,
+		new:  `return d.Action`, by: inPods,
 	},
 	{
 		rule: "0325: pods of gone Nodes are released in the order of their pools",
